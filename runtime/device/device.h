@@ -1,0 +1,94 @@
+// Device: where programs run. It owns memory and workers; one actor owns it. Work is submitted, never waited for: the
+// completion callback, on a thread of the device, posts one message and returns (decision D10).
+//
+// DV-1: submissions run in order (FIFO); a submission's launches run in order, each complete before the next begins.
+// DV-2: submit() never blocks and never runs the work on the caller's thread, except on an inline device.
+// DV-3: a Buffer outlives every submission that names it; the submitter sees to that.
+// DV-4: after allocation and warm-up nothing here allocates per submission.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "kernels/ops.h"
+#include "runtime/base/error.h"
+#include "runtime/base/sources.h"
+
+namespace troupe {
+
+// Zeroed, 64-byte aligned memory of a device; freed with it.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  [[nodiscard]] virtual std::byte* data() = 0;
+  [[nodiscard]] virtual std::size_t size() const = 0;
+};
+
+struct DeviceInfo {
+  std::string name;           // "cpu:0"
+  std::string kernel_set;     // chosen kernels, e.g. "avx2"
+  std::string choice_reason;  // why these, with figures
+  std::uint32_t threads = 1;
+  std::uint64_t memory_bytes = 0;      // what the device may use
+  std::uint64_t available_bytes = 0;   // of it, free when the device was made
+};
+
+// One kernel call: arguments live in a Program that outlives the submission.
+struct KernelCall {
+  KernelId id = KernelId::kEmbed;
+  const void* args = nullptr;
+};
+
+struct WorkResult {
+  Status status;        // kDisconnected when the device failed
+  Time duration{0};     // of the work itself
+};
+
+// Called after every launch of a submission that asks for it, on the thread that runs the work. For tests and traces.
+using LaunchObserver = std::function<void(std::size_t launch, const KernelEnv& env)>;
+
+struct Work {
+  std::span<const KernelCall> calls;
+  Activation activation = Activation::kBF16;
+  KernelEnv env;
+  const LaunchObserver* observer = nullptr;   // may be null
+  std::function<void(const WorkResult&)>* done = nullptr;  // never null; outlives the submission
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  [[nodiscard]] virtual const DeviceInfo& info() const = 0;
+  [[nodiscard]] virtual const KernelSet& kernels() const = 0;
+
+  // kOverloaded when it does not fit, with the arithmetic; `purpose` names it.
+  [[nodiscard]] virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, const std::string& purpose) = 0;
+
+  // kOverloaded when the queue is full; the queue is as long as the sum of the contexts of its executables.
+  virtual Status submit(const Work& work) = 0;
+
+  // Runs f(0) … f(count-1), spread over the workers, and returns when all are done. For loading; not while work is queued.
+  virtual void parallel_for(std::size_t count, const std::function<void(std::size_t)>& f) = 0;
+
+  // Waits until everything submitted has completed. kOverloaded when that takes longer than the deadline.
+  virtual Status drain(Time deadline) = 0;
+};
+
+struct CpuDeviceOptions {
+  std::uint32_t threads = 0;        // 0: as many as the process may use
+  std::string kernel_set;           // empty: measured at start (decision D8)
+  Activation activation = Activation::kBF16;
+  std::uint64_t memory_bytes = 0;   // 0: what the system has available
+  bool run_inline = false;          // submit() runs the work at once on the caller's thread: simulation and unit tests
+  std::uint32_t queue = 8;
+};
+
+// Errors: kInvalid for an unknown kernel set (lists the known ones), kUnsupported for one that this processor lacks or that has
+// no fp32 activations.
+[[nodiscard]] Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options, const Clock& clock);
+
+}  // namespace troupe

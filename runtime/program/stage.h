@@ -1,0 +1,89 @@
+// Stage: everything compiled for one range of layers on one device: plans, layouts, programs, packed parameters, pages and KV
+// blocks, and the Executable over them. This is where a checkpoint becomes something that runs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "runtime/base/error.h"
+#include "runtime/device/device.h"
+#include "runtime/model/checkpoint.h"
+#include "runtime/model/config.h"
+#include "runtime/program/executable.h"
+
+namespace troupe {
+
+struct StageOptions {
+  Activation activation = Activation::kBF16;
+  std::uint32_t max_rows = 512;       // most rows of one step
+  std::uint32_t max_segments = 128;   // most sequences of one step
+  std::uint32_t max_sampled = 128;    // most sampled rows of one step
+  std::uint32_t contexts = 2;         // depth of the pipeline (D)
+  std::uint32_t pages = 0;            // state pages beside the zero page; 0: chosen from memory
+  std::uint32_t blocks = 0;           // KV blocks; 0: chosen from memory
+  std::uint32_t valid_tokens = 0;     // ids the tokenizer knows; 0: all of the vocabulary
+  std::uint64_t reserve_bytes = std::uint64_t{1} << 30;  // memory left to others when sizes are chosen
+};
+
+// Sizes of everything, decided before anything is allocated.
+struct MemoryLedger {
+  std::uint64_t weight_bytes = 0;
+  std::uint64_t page_bytes = 0;  // of one page
+  std::uint32_t pages = 0;       // the zero page included
+  std::uint64_t block_bytes = 0; // of one block, all attention layers
+  std::uint32_t blocks = 0;
+  std::uint64_t workspace_bytes = 0;  // of one context
+  std::uint32_t contexts = 0;
+  std::uint64_t available_bytes = 0;
+  [[nodiscard]] std::uint64_t total() const {
+    return weight_bytes + page_bytes * pages + block_bytes * blocks + workspace_bytes * contexts;
+  }
+  [[nodiscard]] std::string text() const;  // a table, one line each, with the sum
+};
+
+struct StageInfo {
+  MemoryLedger ledger;
+  std::string arithmetic_digest;  // decision D9
+  std::string plan_digest;
+  std::uint32_t max_rows = 0;
+  std::uint32_t max_segments = 0;
+  std::uint32_t max_sampled = 0;
+  std::uint32_t vocab = 0;
+  std::uint32_t max_context = 0;  // tokens of one sequence that the KV pool can hold, at most what the model allows
+};
+
+// bytes packed so far, bytes in all; called from loading threads, one at a time.
+using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
+class Stage {
+ public:
+  virtual ~Stage() = default;
+  [[nodiscard]] virtual Executable& executable() = 0;
+  [[nodiscard]] virtual const StageInfo& info() const = 0;
+  // For tests and traces: called after every launch of every later step with the names of the edges it wrote.
+  struct EdgeView {
+    std::string_view name;  // e.g. "layers.3.mixer_out"
+    Ref place;
+    std::uint32_t width = 0;  // elements of a row
+    bool f32 = false;         // else u32 ids when `integer`, else act
+    bool integer = false;
+  };
+  using EdgeObserver = std::function<void(const EdgeView& edge, const KernelEnv& env)>;
+  virtual void observe(EdgeObserver observer) = 0;
+};
+
+// Compiles, allocates and loads a whole model on one device. The device must outlive the stage.
+[[nodiscard]] Result<std::unique_ptr<Stage>> make_stage(Device& device,
+                                                        const ModelConfig& config,
+                                                        const Checkpoint& checkpoint,
+                                                        const StageOptions& options,
+                                                        const LoadProgress& progress = {});
+
+// The same without parameters: for Executable::set_param.
+[[nodiscard]] Result<std::unique_ptr<Stage>> make_empty_stage(Device& device,
+                                                              const ModelConfig& config,
+                                                              const StageOptions& options);
+
+}  // namespace troupe
