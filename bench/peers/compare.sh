@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Troupe beside llama.cpp on one random-weight checkpoint of one billion parameters, in turns, in one run.
+#
+#   compare.sh [--dir DIR] [--troupe PROGRAM] [--prepare] [compare.py's OPTIONS]
+#
+# DIR (default build/peers) keeps what takes long, made once: a Python environment (about 6 GB, for the conversion),
+# llama.cpp from the source distribution on PyPI, the checkpoint (2 GB) and its GGUF file (2 GB). --prepare stops there.
+# Needs python3 with venv and pip, a C++ compiler, cmake and ninja. JOBS=N limits the compilation.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/../.."
+here=$PWD/bench/peers dir=$PWD/build/peers troupe=$PWD/build/release/deploy/troupe version=0.3.36 prepare=
+options=()
+while (($#)); do
+  case $1 in
+    --dir) dir=$2; shift 2 ;;
+    --troupe) troupe=$2; shift 2 ;;
+    --prepare) prepare=yes; shift ;;
+    *) options+=("$1"); shift ;;
+  esac
+done
+say() { echo "compare: $*" >&2; }
+
+python3 -c 'import ensurepip, venv' 2> /dev/null ||
+  { say "python3 with venv is missing: apt-get install python3-venv"; exit 2; }
+mkdir -p "$dir"
+cd "$dir"
+python=$dir/venv/bin/python model=bench-1b
+
+if [[ ! -e venv/ready ]]; then
+  say "making a Python environment (downloads about 3 GB)"
+  python3 -m venv venv
+  venv/bin/pip install -q numpy torch transformers sentencepiece gguf >&2
+  touch venv/ready
+fi
+if [[ ! -x llama.cpp/build/bin/llama-bench ]]; then
+  say "building llama.cpp"
+  sdist=llama_cpp_python-$version
+  [[ -e $sdist.tar.gz ]] || venv/bin/pip download -q --no-deps --no-binary llama-cpp-python "llama-cpp-python==$version" >&2
+  mkdir -p llama.cpp
+  tar xzf "$sdist.tar.gz" -C llama.cpp --strip-components=3 "$sdist/vendor/llama.cpp"
+  rm -f llama.cpp/.git  # names a repository that the distribution does not hold
+  commit=$(tar xzOf "$sdist.tar.gz" "$sdist/CHANGELOG.md" | grep -om1 'llama.cpp@[0-9a-f]*' | cut -d@ -f2)
+  cmake -S llama.cpp -B llama.cpp/build -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=OFF \
+    -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_BUILD_TESTS=OFF \
+    -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_COMMIT="$commit" > llama.log
+  nice cmake --build llama.cpp/build -j "${JOBS:-$(nproc)}" --target llama-bench >> llama.log
+fi
+if [[ ! -e $model/config.json ]]; then
+  say "writing the checkpoint $model"
+  "$python" "$here/make_checkpoint.py" $model --preset $model >&2
+fi
+if [[ ! -e $model-bf16.gguf ]]; then
+  say "converting it"
+  "$python" "$here/to_gguf.py" llama.cpp $model $model-part.gguf > convert.log 2>&1 || { tail convert.log >&2; exit 1; }
+  mv $model-part.gguf $model-bf16.gguf
+fi
+if [[ -n $prepare ]]; then
+  exit 0
+fi
+[[ -x $troupe ]] || { say "no $troupe: build it (./dev bench peers does) or name it with --troupe"; exit 2; }
+exec "$python" "$here/compare.py" --troupe "$troupe" --llama llama.cpp/build/bin/llama-bench \
+  --checkpoint $model --gguf $model-bf16.gguf --report compare.json "${options[@]}"
