@@ -5,6 +5,9 @@
 // DV-2: submit() never blocks and never runs the work on the caller's thread, except on an inline device.
 // DV-3: a Buffer outlives every submission that names it; the submitter sees to that.
 // DV-4: after allocation and warm-up nothing here allocates per submission.
+// DV-5: every accepted submission's `done` is called exactly once; those that a dying device no longer runs end with
+//       kDisconnected.
+// DV-6: an idle device uses no processor time.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +23,7 @@
 
 namespace troupe {
 
-// Zeroed, 64-byte aligned memory of a device; freed with it.
+// Zeroed, 64-byte aligned memory of a device, given back when destroyed; it may outlive the device.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -33,8 +36,16 @@ struct DeviceInfo {
   std::string kernel_set;     // chosen kernels, e.g. "avx2"
   std::string choice_reason;  // why these, with figures
   std::uint32_t threads = 1;
-  std::uint64_t memory_bytes = 0;      // what the device may use
-  std::uint64_t available_bytes = 0;   // of it, free when the device was made
+  std::uint64_t memory_bytes = 0;     // what its buffers may take together (the workers' scratch is not in it)
+  std::uint64_t available_bytes = 0;  // what the system had free when the device was made
+};
+
+// Counted since the device was made.
+struct DeviceStats {
+  std::uint64_t submissions = 0;     // completed
+  std::uint64_t launches = 0;        // kernel calls completed
+  std::uint64_t late_workers = 0;    // times a worker held up a launch (its core was taken, most likely)
+  std::uint32_t resting_workers = 0; // left out at present because they were late
 };
 
 // One kernel call: arguments live in a Program that outlives the submission.
@@ -56,7 +67,9 @@ struct Work {
   Activation activation = Activation::kBF16;
   KernelEnv env;
   const LaunchObserver* observer = nullptr;   // may be null
-  std::function<void(const WorkResult&)>* done = nullptr;  // never null; outlives the submission
+  // Never null. Called on the thread that runs the work; it outlives its own return, which drain() and the device's
+  // destructor wait for.
+  std::function<void(const WorkResult&)>* done = nullptr;
 };
 
 class Device {
@@ -64,31 +77,42 @@ class Device {
   virtual ~Device() = default;
   [[nodiscard]] virtual const DeviceInfo& info() const = 0;
   [[nodiscard]] virtual const KernelSet& kernels() const = 0;
+  [[nodiscard]] virtual DeviceStats stats() const = 0;  // any thread
 
   // kOverloaded when it does not fit, with the arithmetic; `purpose` names it.
   [[nodiscard]] virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, const std::string& purpose) = 0;
 
-  // kOverloaded when the queue is full; the queue is as long as the sum of the contexts of its executables.
+  // Any thread. kOverloaded when the queue is full; it is as long as the sum of the contexts of the device's executables,
+  // and the submission that runs is no longer in it.
   virtual Status submit(const Work& work) = 0;
 
-  // Runs f(0) … f(count-1), spread over the workers, and returns when all are done. For loading; not while work is queued.
+  // Runs f(0) … f(count-1), spread over the workers and the caller, one index at a time, and returns when all are done. For
+  // loading; work submitted meanwhile waits. count < 2^32.
   virtual void parallel_for(std::size_t count, const std::function<void(std::size_t)>& f) = 0;
 
-  // Waits until everything submitted has completed. kOverloaded when that takes longer than the deadline.
+  // Waits until everything submitted has completed, its callback included. kOverloaded when that takes longer than
+  // `deadline` from now.
   virtual Status drain(Time deadline) = 0;
 };
 
 struct CpuDeviceOptions {
+  std::string name = "cpu:0";       // for messages and reports
   std::uint32_t threads = 0;        // 0: as many as the process may use
   std::string kernel_set;           // empty: measured at start (decision D8)
   Activation activation = Activation::kBF16;
-  std::uint64_t memory_bytes = 0;   // 0: what the system has available
+  std::uint64_t memory_bytes = 0;   // 0: what the system has available; never more than that
   bool run_inline = false;          // submit() runs the work at once on the caller's thread: simulation and unit tests
   std::uint32_t queue = 8;
 };
 
 // Errors: kInvalid for an unknown kernel set (lists the known ones), kUnsupported for one that this processor lacks or that has
-// no fp32 activations.
+// no fp32 activations, kOverloaded when threads or their scratch can't be had. `clock` outlives the device; unless it runs
+// inline it is read from the device's threads.
 [[nodiscard]] Result<std::unique_ptr<Device>> make_cpu_device(const CpuDeviceOptions& options, const Clock& clock);
+
+// The same with kernels of the caller's, which outlive the device; options.kernel_set is not read.
+[[nodiscard]] Result<std::unique_ptr<Device>> make_cpu_device_with(const CpuDeviceOptions& options,
+                                                                   const Clock& clock,
+                                                                   const KernelSet& kernels);
 
 }  // namespace troupe
