@@ -58,5 +58,5 @@ if [[ -n $prepare ]]; then
   exit 0
 fi
 [[ -x $troupe ]] || { say "no $troupe: build it (./dev bench peers does) or name it with --troupe"; exit 2; }
-exec "$python" "$here/compare.py" --troupe "$troupe" --llama llama.cpp/build/bin/llama-bench \
+exec "$python" -B "$here/compare.py" --troupe "$troupe" --llama llama.cpp/build/bin/llama-bench \
   --checkpoint $model --gguf $model-bf16.gguf --report compare.json "${options[@]}"
