@@ -2,7 +2,8 @@
 // instruction set defines TROUPE_ISA (the name of its namespace) and one of TROUPE_VEC_SCALAR, TROUPE_VEC_AVX2 and
 // TROUPE_VEC_AVX512, then includes this header, math.h and the kernels. Pure values, any thread.
 //
-// VE-1: all three give identical bits for every function here, NaN and signed zero included.
+// VE-1: all three give identical bits for every function here, signed zeros included. Where one gives a NaN all do, but the
+//       payload of a NaN made by arithmetic is anybody's.
 // VE-2: everything lives in troupe::cpu::TROUPE_ISA or is forced inline, and no inline function of another header is called:
 //       the linker keeps one copy of such a function, and it might be the one that needs the newer processor.
 // VE-3: max(a, b) is a > b ? a : b and min(a, b) is a < b ? a : b, so the second operand wins when either is NaN.
@@ -18,6 +19,13 @@
 #include "runtime/base/dtype.h"
 
 #define TROUPE_LANE [[gnu::always_inline]] static inline
+
+// Before a loop over an array of V16 with a constant count: the array must become registers.
+#if defined(__clang__)
+#define TROUPE_UNROLL _Pragma("unroll")
+#else
+#define TROUPE_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 #if defined(TROUPE_VEC_AVX512)
 #include "kernels/cpu/vec_avx512.inl.h"
@@ -89,6 +97,18 @@ TROUPE_LANE float lane0(V16 value) {
   float lanes[kLanes];
   store(lanes, value);
   return lanes[0];
+}
+
+// body(i, n) for i = 0, 16, 32, ... below width, n = elements from i on, at most 16.
+template <class Body>
+TROUPE_LANE void for_lanes(std::uint32_t width, Body body) {
+  std::uint32_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) {
+    body(i, kLanes);
+  }
+  if (i < width) {
+    body(i, width - i);
+  }
 }
 
 TROUPE_LANE float widen(float value) { return value; }
