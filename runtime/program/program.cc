@@ -80,8 +80,11 @@ class Emitter final {
   }
 
   template <class Args>
-  void put(KernelId kernel, const Args& args) {
+  void put(KernelId kernel, Args args) {
     static_assert(std::is_trivially_copyable_v<Args>);
+#if __has_builtin(__builtin_clear_padding)
+    __builtin_clear_padding(&args);  // the digest covers these bytes
+#endif
     const std::size_t words = (sizeof(Args) + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
     const std::size_t at_word = program_->arguments_.size();
     program_->arguments_.resize(at_word + words);

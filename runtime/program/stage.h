@@ -2,12 +2,14 @@
 // blocks, and the Executable over them. This is where a checkpoint becomes something that runs.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "runtime/base/error.h"
+#include "runtime/circuit/fusion_plan.h"
 #include "runtime/device/device.h"
 #include "runtime/model/checkpoint.h"
 #include "runtime/model/config.h"
@@ -23,6 +25,8 @@ struct StageOptions {
   std::uint32_t contexts = 2;         // depth of the pipeline (D)
   std::uint32_t pages = 0;            // state pages beside the zero page; 0: chosen from memory
   std::uint32_t blocks = 0;           // KV blocks; 0: chosen from memory
+  std::uint32_t max_values = 1U << 16;  // most entries of all sparse sampling lists of one step
+  std::bitset<kRuleCount> disabled_rules;  // fusion rules not to use: to prove that they keep the bits
   std::uint32_t valid_tokens = 0;     // ids the tokenizer knows; 0: all of the vocabulary
   std::uint64_t reserve_bytes = std::uint64_t{1} << 30;  // memory left to others when sizes are chosen
 };
@@ -50,6 +54,7 @@ struct StageInfo {
   std::uint32_t max_rows = 0;
   std::uint32_t max_segments = 0;
   std::uint32_t max_sampled = 0;
+  std::uint32_t max_values = 0;   // entries of all sparse sampling lists of one step
   std::uint32_t vocab = 0;
   std::uint32_t max_context = 0;  // tokens of one sequence that the KV pool can hold, at most what the model allows
 };
