@@ -63,9 +63,9 @@ struct WorkResult {
 using LaunchObserver = std::function<void(std::size_t launch, const KernelEnv& env)>;
 
 struct Work {
-  std::span<const KernelCall> calls;
+  std::span<const KernelCall> calls{};
   Activation activation = Activation::kBF16;
-  KernelEnv env;
+  KernelEnv env{};
   const LaunchObserver* observer = nullptr;   // may be null
   // Never null. Called on the thread that runs the work; it outlives its own return, which drain() and the device's
   // destructor wait for.
@@ -98,10 +98,10 @@ class Device {
 struct CpuDeviceOptions {
   std::string name = "cpu:0";       // for messages and reports
   std::uint32_t threads = 0;        // 0: as many as the process may use
-  std::string kernel_set;           // empty: measured at start (decision D8)
+  std::string kernel_set = {};      // empty: measured at start (decision D8)
   Activation activation = Activation::kBF16;
   std::uint64_t memory_bytes = 0;   // 0: what the system has available; never more than that
-  bool run_inline = false;          // submit() runs the work at once on the caller's thread: simulation and unit tests
+  bool run_inline = false;          // submit() runs the work at once on the caller's thread, the only one
   std::uint32_t queue = 8;
 };
 
