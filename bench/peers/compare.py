@@ -56,6 +56,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--troupe", required=True)
     ap.add_argument("--llama", required=True)
+    ap.add_argument("--roofline", help="program that prints what the CPU can do, run first")
     ap.add_argument("--checkpoint", required=True)
     ap.add_argument("--gguf", required=True)
     ap.add_argument("--report", help="file for the JSON report")
@@ -68,6 +69,7 @@ def main():
     ap.add_argument("--json", action="store_true", help="print the JSON report, not the table")
     a = ap.parse_args()
 
+    roofline = json.loads(subprocess.check_output([a.roofline])) if a.roofline else None
     runs, notes = {"llama.cpp": [], "troupe": []}, {"llama.cpp": [], "troupe": []}
     for number in range(1, a.rounds + 1):
         print(f"compare: round {number} of {a.rounds}", file=sys.stderr)
@@ -75,7 +77,7 @@ def main():
         runs["troupe"].append(troupe(a, notes["troupe"]))
 
     report = {"threads": a.threads, "rounds": a.rounds, "prompt_tokens": a.prompt, "output_tokens": a.output,
-              "quiet": notes, "troupe": runs["troupe"][-1]["about"], "tokens_per_s": {}}
+              "roofline": roofline, "quiet": notes, "troupe": runs["troupe"][-1]["about"], "tokens_per_s": {}}
     lines = [f"{'tokens/s, median (min - max)':30}{'llama.cpp bf16':>26}{'troupe':>26}{'ratio':>8}"]
     for what, size in (("prefill", a.prompt), ("decode", a.output)):
         peer, ours = spread(runs["llama.cpp"], what), spread(runs["troupe"], what)

@@ -23,6 +23,7 @@ say() { echo "compare: $*" >&2; }
 python3 -c 'import ensurepip, venv' 2> /dev/null ||
   { say "python3 with venv is missing: apt-get install python3-venv"; exit 2; }
 mkdir -p "$dir"
+[[ -x $dir/roofline ]] || ${CXX:-g++} -std=c++20 -O3 -march=native -pthread bench/peers/roofline.cc -o "$dir/roofline"
 cd "$dir"
 python=$dir/venv/bin/python model=bench-1b
 
@@ -59,4 +60,4 @@ if [[ -n $prepare ]]; then
 fi
 [[ -x $troupe ]] || { say "no $troupe: build it (./dev bench peers does) or name it with --troupe"; exit 2; }
 exec "$python" -B "$here/compare.py" --troupe "$troupe" --llama llama.cpp/build/bin/llama-bench \
-  --checkpoint $model --gguf $model-bf16.gguf --report compare.json "${options[@]}"
+  --roofline ./roofline --checkpoint $model --gguf $model-bf16.gguf --report compare.json "${options[@]}"

@@ -1,12 +1,11 @@
 // What this CPU can do, as the yardstick for a decode or prefill figure. Prints one JSON object.
 //
-//   cd bench/peers && g++ -std=c++20 -O3 -march=native -pthread roofline.cc -o roofline && ./roofline [GiB=2] [seconds=0.5]
+//   g++ -std=c++20 -O3 -march=native -pthread bench/peers/roofline.cc -o roofline && ./roofline
+//   [GiB=2] [seconds=0.5]
 //
-// read_gb_s: one buffer, split among the threads, summed with the widest vectors that the compiler knows for this CPU,
-// huge pages asked for. fma_gflop_s: independent accumulators in registers, no memory at all. Each figure is
-// [min, median, max] over passes that all threads begin together.
-#include <sys/mman.h>
-
+// read_gb_s: one buffer, split among the threads, summed with the widest vectors that the compiler
+// knows for this CPU, huge pages asked for. fma_gflop_s: independent accumulators in registers, no
+// memory at all. Each figure is [min, median, max] over passes that all threads begin together.
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -16,6 +15,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <sys/mman.h>
 #include <thread>
 #include <vector>
 
@@ -38,8 +38,12 @@ double seconds(Steady::time_point from, Steady::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-// Repeats work(thread) on all threads in step for about `budget` seconds; amount / s of each pass, sorted.
-std::vector<double> rates(int threads, double budget, double amount, const std::function<void(int)>& work) {
+// Repeats work(thread) on all threads in step for about `budget` seconds; amount / s of each pass,
+// sorted.
+std::vector<double> rates(int threads,
+                          double budget,
+                          double amount,
+                          const std::function<void(int)>& work) {
   std::vector<double> found;
   std::atomic<bool> stop{false};
   std::barrier sync(threads);
@@ -94,7 +98,8 @@ void read_all(const char* from, std::size_t bytes, std::size_t repeat) {
   }
 }
 
-std::vector<double> read_rates(int threads, double budget, const char* base, std::size_t bytes, std::size_t target) {
+std::vector<double> read_rates(
+    int threads, double budget, const char* base, std::size_t bytes, std::size_t target) {
   const std::size_t each = bytes / static_cast<std::size_t>(threads) / kBlock * kBlock;
   const std::size_t repeat = std::max<std::size_t>(1, target / each);
   const double amount = static_cast<double>(each * repeat) * threads;
@@ -124,12 +129,14 @@ int main(int argc, char** argv) {
   const double gib = argc > 1 ? std::atof(argv[1]) : 2.0;
   const double budget = argc > 2 ? std::atof(argv[2]) : 0.5;
   const auto bytes = static_cast<std::size_t>(gib * (1 << 30)) / kHuge * kHuge;
-  void* map = mmap(nullptr, bytes + kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* map =
+      mmap(nullptr, bytes + kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (map == MAP_FAILED) {
     std::perror("mmap");
     return 1;
   }
-  char* base = reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(map) + kHuge - 1) / kHuge * kHuge);
+  char* base =
+      reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(map) + kHuge - 1) / kHuge * kHuge);
   madvise(base, bytes, MADV_HUGEPAGE);
   for (std::size_t at = 0; at < bytes; at += 4096) {
     base[at] = static_cast<char>(at >> 12);
@@ -143,8 +150,12 @@ int main(int argc, char** argv) {
     const auto share = static_cast<std::size_t>(threads);
     const std::size_t target = std::size_t{1} << 28;
     print("dram_read_gb_s" + tail, read_rates(threads, budget, base, bytes, 0), false);
-    print("l3_read_gb_s_8MiB_a_thread" + tail, read_rates(threads, budget, base, share << 23, target), false);
-    print("l2_read_gb_s_256KiB_a_thread" + tail, read_rates(threads, budget, base, share << 18, target), false);
+    print("l3_read_gb_s_8MiB_a_thread" + tail,
+          read_rates(threads, budget, base, share << 23, target),
+          false);
+    print("l2_read_gb_s_256KiB_a_thread" + tail,
+          read_rates(threads, budget, base, share << 18, target),
+          false);
     print("fma_gflop_s" + tail,
           rates(threads, budget, kFlops * threads, [](int) { multiply_add(kRounds); }),
           threads == all);

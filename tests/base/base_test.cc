@@ -1,4 +1,11 @@
 // Errors as values, ids, clock, random numbers and digests of runtime/base.
+#include "runtime/base/error.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/sha256.h"
+#include "runtime/base/sources.h"
+
+#include <gtest/gtest.h>
+
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -7,13 +14,6 @@
 #include <type_traits>
 #include <unordered_set>
 #include <vector>
-
-#include <gtest/gtest.h>
-
-#include "runtime/base/error.h"
-#include "runtime/base/ids.h"
-#include "runtime/base/sha256.h"
-#include "runtime/base/sources.h"
 
 namespace troupe {
 namespace {
@@ -74,8 +74,10 @@ TEST(Error, SaysWhereItWasMade) {
   const Status status = refuse_odd(1);
 
   ASSERT_FALSE(status.has_value());
-  EXPECT_NE(std::string_view(status.error().where.file_name()).find("base_test.cc"), std::string_view::npos);
-  EXPECT_NE(std::string_view(status.error().where.function_name()).find("refuse_odd"), std::string_view::npos);
+  EXPECT_NE(std::string_view(status.error().where.file_name()).find("base_test.cc"),
+            std::string_view::npos);
+  EXPECT_NE(std::string_view(status.error().where.function_name()).find("refuse_odd"),
+            std::string_view::npos);
 }
 
 TEST(Error, NamesEveryKindDifferently) {
@@ -142,7 +144,8 @@ TEST(SteadyClock, NeverGoesBack) {
 // Vectors published with the paper's Random123 library (kat_vectors, philox4x32 10).
 TEST(Philox, GivesThePublishedAnswers) {
   using Block = std::array<std::uint32_t, 4>;
-  EXPECT_EQ(philox4x32(0, {0, 0, 0, 0}), (Block{0x6627e8d5U, 0xe169c58dU, 0xbc57ac4cU, 0x9b00dbd8U}));
+  EXPECT_EQ(philox4x32(0, {0, 0, 0, 0}),
+            (Block{0x6627e8d5U, 0xe169c58dU, 0xbc57ac4cU, 0x9b00dbd8U}));
   EXPECT_EQ(philox4x32(~std::uint64_t{0}, {0xffffffffU, 0xffffffffU, 0xffffffffU, 0xffffffffU}),
             (Block{0x408f276dU, 0x41c83b0eU, 0xa20bc7c6U, 0x6d5451fdU}));
   EXPECT_EQ(philox4x32(0x299f31d0'a4093822U, {0x243f6a88U, 0x85a308d3U, 0x13198a2eU, 0x03707344U}),

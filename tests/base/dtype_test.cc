@@ -1,14 +1,14 @@
 // The conversions of runtime/base/dtype.h, over every bit pattern there is.
 #include "runtime/base/dtype.h"
 
+#include <gtest/gtest.h>
+
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
-
-#include <gtest/gtest.h>
 
 namespace troupe {
 namespace {
@@ -83,7 +83,8 @@ TEST(F16, WidensEveryCodeToItsDefinition) {
       ASSERT_EQ(std::signbit(value), negative) << "code " << code;
     } else {
       const float expected = by_definition(negative, exponent, mantissa, 10, 15);
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(value), std::bit_cast<std::uint32_t>(expected)) << "code " << code;
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(value), std::bit_cast<std::uint32_t>(expected))
+          << "code " << code;
     }
   }
 }
@@ -98,7 +99,8 @@ TEST(F8E4M3, WidensEveryCodeToItsDefinition) {
       ASSERT_TRUE(std::isnan(value)) << "code " << code;
     } else {
       const float expected = by_definition(code >= 0x80U, exponent, mantissa, 3, 7);
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(value), std::bit_cast<std::uint32_t>(expected)) << "code " << code;
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(value), std::bit_cast<std::uint32_t>(expected))
+          << "code " << code;
       ASSERT_EQ(bf16_to_f32(f32_to_bf16(value)), value) << "exact in bf16, code " << code;
     }
   }

@@ -34,7 +34,8 @@ std::string wrong_command(const std::vector<std::string>& words,
   if (!starts(path, "build/") && !exists(path)) {
     return program + " does not exist";
   }
-  if (path == "dev" && words.size() > 1 && dev_usage.find("\n  " + words[1] + " ") == std::string_view::npos) {
+  if (path == "dev" && words.size() > 1 &&
+      dev_usage.find("\n  " + words[1] + " ") == std::string_view::npos) {
     return "./dev has no command " + words[1];
   }
   return "";
@@ -70,7 +71,8 @@ std::vector<Finding> check_commands(const Source& page,
       continue;
     }
     const auto words = words_of(line);
-    const std::string wrong = shell && !words.empty() ? wrong_command(words, dev_usage, exists) : "";
+    const std::string wrong =
+        shell && !words.empty() ? wrong_command(words, dev_usage, exists) : "";
     if (!wrong.empty()) {
       findings.push_back({page.path, number, wrong});
     }

@@ -1,5 +1,6 @@
 // Telling code, comments and literals apart, and reading the tree.
 #include "tests/repo/layering.h"
+#include "tests/repo/text.h"
 
 #include <algorithm>
 #include <array>
@@ -17,11 +18,8 @@ constexpr std::array<std::string_view, 8> kFolders = {
     "actors", "bench", "deploy", "kernels", "net", "runtime", "schema", "tests"};
 constexpr std::array<std::string_view, 5> kExtensions = {".h", ".cc", ".cpp", ".cu", ".cuh"};
 
-bool is_word(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
-
-// A ' inside a number (1'000, 0xff'ff) opens no literal: the word that it continues begins with a digit.
+// A ' inside a number (1'000, 0xff'ff) opens no literal: the word that it continues begins with a
+// digit.
 bool separates_digits(std::string_view text, std::size_t at) {
   std::size_t begin = at;
   while (begin > 0 && (is_word(text[begin - 1]) || text[begin - 1] == '\'')) {
@@ -90,14 +88,17 @@ std::vector<Source> read_where(const std::string& root,
   }
   for (const auto& entry : fs::recursive_directory_iterator(start)) {
     if (entry.is_regular_file() && wanted(entry.path())) {
-      sources.push_back({entry.path().lexically_relative(root).generic_string(), read_file(entry.path())});
+      sources.push_back(
+          {entry.path().lexically_relative(root).generic_string(), read_file(entry.path())});
     }
   }
   return sources;
 }
 
 std::vector<Source> sorted(std::vector<Source> sources) {
-  std::sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.path < b.path; });
+  std::sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) {
+    return a.path < b.path;
+  });
   return sources;
 }
 
@@ -128,7 +129,8 @@ std::vector<Source> read_sources(const std::string& root) {
   for (const auto folder : kFolders) {
     append(all, read_where(root, std::string(folder), [](const fs::path& path) {
              const std::string extension = path.extension().string();
-             return std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end();
+             return std::find(kExtensions.begin(), kExtensions.end(), extension) !=
+                    kExtensions.end();
            }));
   }
   return sorted(std::move(all));
@@ -138,7 +140,7 @@ std::vector<Source> read_builds(const std::string& root) {
   std::vector<Source> all = {{"CMakeLists.txt", read_file(fs::path(root) / "CMakeLists.txt")}};
   for (const auto folder : kFolders) {
     append(all, read_where(root, std::string(folder), [](const fs::path& path) {
-             return path.filename() == "CMakeLists.txt";
+             return path.filename() == "CMakeLists.txt" || path.extension() == ".sh";
            }));
   }
   return sorted(std::move(all));
@@ -162,7 +164,8 @@ std::vector<Source> read_pages(const std::string& root) {
 std::string describe(const std::vector<Finding>& findings) {
   std::string text;
   for (const auto& finding : findings) {
-    text += finding.path + (finding.line > 0 ? ":" + std::to_string(finding.line) : "") + ": " + finding.message + "\n";
+    text += finding.path + (finding.line > 0 ? ":" + std::to_string(finding.line) : "") + ": " +
+            finding.message + "\n";
   }
   return text;
 }

@@ -1,18 +1,19 @@
 // The rules of layering.h on this repository.
 #include "tests/repo/layering.h"
 
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-
-#include <gtest/gtest.h>
 
 namespace troupe::repo {
 namespace {
 
 const std::string kRoot = TROUPE_SOURCE_DIR;
 
-std::string violations(std::vector<Finding> (*check)(const Source&), const std::vector<Source>& sources) {
+std::string violations(std::vector<Finding> (*check)(const Source&),
+                       const std::vector<Source>& sources) {
   std::string text;
   for (const auto& source : sources) {
     text += describe(check(source));
@@ -58,7 +59,9 @@ TEST(Repository, ShowsOnlyCommandsThatExist) {
   std::ifstream dev(kRoot + "/dev");
   std::ostringstream usage;
   usage << dev.rdbuf();
-  const auto exists = [](const std::string& path) { return std::filesystem::exists(kRoot + "/" + path); };
+  const auto exists = [](const std::string& path) {
+    return std::filesystem::exists(kRoot + "/" + path);
+  };
 
   std::string text;
   for (const auto& page : read_pages(kRoot)) {
