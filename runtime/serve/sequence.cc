@@ -1,0 +1,54 @@
+#include "runtime/serve/sequence.h"
+
+#include <algorithm>
+
+namespace troupe {
+
+namespace {
+
+std::uint32_t end_of(const std::vector<TokenValue>& values) { return static_cast<std::uint32_t>(values.size()); }
+
+}  // namespace
+
+SampleParams sample_params(const Sequence& sequence, std::vector<TokenValue>& values) {
+  const SamplingParams& from = sequence.request->sampling;
+  SampleParams to;
+  to.temperature = from.temperature;
+  to.top_k = from.top_k;
+  to.top_p = from.top_p;
+  to.min_p = from.min_p;
+  to.repetition_penalty = from.repetition_penalty;
+  to.presence_penalty = from.presence_penalty;
+  to.frequency_penalty = from.frequency_penalty;
+  to.key = sequence.seed;
+  to.choice = sequence.request->choice;
+  to.top_logprobs = sequence.request->logprobs.value_or(0);
+  to.want_logprob = sequence.request->logprobs ? 1 : 0;
+
+  const bool repetition = from.repetition_penalty != 1;
+  const bool counted = repetition || from.presence_penalty != 0 || from.frequency_penalty != 0;
+  to.prompt_begin = end_of(values);
+  if (repetition) {
+    for (const std::uint32_t token : sequence.prompt_set) {
+      if (!sequence.counts.contains(token)) {
+        values.push_back({token, 1});
+      }
+    }
+  }
+  to.prompt_end = to.generated_begin = end_of(values);
+  if (counted) {
+    for (const auto& [token, count] : sequence.counts) {
+      values.push_back({token, static_cast<float>(count)});
+    }
+  }
+  to.generated_end = to.bias_begin = end_of(values);
+  for (const auto& [token, bias] : from.logit_bias) {
+    values.push_back({token, bias});
+  }
+  to.bias_end = end_of(values);
+  std::sort(values.begin() + to.bias_begin, values.end(),
+            [](const TokenValue& a, const TokenValue& b) { return a.token < b.token; });
+  return to;
+}
+
+}  // namespace troupe
