@@ -5,6 +5,9 @@
 // CK-1: after open() every tensor the config demands exists with exactly the expected shape and an accepted dtype, and every
 //       tensor in the files is either demanded, recognised (mtp., visual.) or an error.
 // CK-2: nothing is converted here: a view says where the bytes are and which rows they are; packing decides the rest.
+// CK-3: every view's data and scale are aligned to their elements.
+// CK-4: block FP8 occurs only in matrices that releases quantise: never in embed, conv, gdn.a, gdn.b, moe.router,
+//       moe.shared_gate or a 1-D tensor.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +29,7 @@ namespace troupe {
 // A 2-D (or 1-D: rows == 1) tensor in a mapped file. Row r of the logical tensor is stored row row_map[r] where a map is
 // given (fused layouts are un-fused by maps, never by copies), stored row first_row + r otherwise.
 struct TensorView {
-  std::string name;  // Troupe's name, see parameter_names()
+  std::string name;  // Troupe's name, see below and parameters.h
   DType dtype = DType::kBF16;
   std::uint32_t rows = 0;
   std::uint32_t columns = 0;
@@ -45,7 +48,7 @@ struct TensorView {
 };
 
 // Troupe's parameter names. N = layer index, E = expert index; shapes [rows, columns] as MODEL.md section 2:
-//   embed  [V,H] · final_norm [1,H] · head [V,H] (absent when tied)
+//   embed  [V,H] · final_norm [1,H] · head [V,H] (present when stored, even if the config ties; absent = use embed)
 //   layers.N.mixer_norm [1,H] · layers.N.ffn_norm [1,H]
 //   GDN:  layers.N.gdn.{qkv [2Kd+Vd,H], z [Vd,H], b [nv,H], a [nv,H], conv [2Kd+Vd,W], a_log [1,nv], dt_bias [1,nv],
 //         norm [1,dv], out [H,Vd]}                     (rows of qkv: all q heads | all k heads | all v heads)
@@ -56,7 +59,10 @@ struct TensorView {
 // The MTP layer (absent, or whole): mtp.{fc [H,2H], embedding_norm, hidden_norm, norm [1,H]} and mtp.layers.0.… as above.
 class Checkpoint {
  public:
-  // Maps and verifies every *.safetensors of the directory. Progress is not needed: no weight byte is read.
+  // Maps and verifies the model's files: those that model.safetensors.index.json lists; without an index model.safetensors
+  // and model-*.safetensors; without these every *.safetensors. From other *.safetensors in the directory and in mtp/ only
+  // mtp tensors are taken. No weight byte is read. Errors: kInvalid names file, tensor, expected and found; kUnsupported
+  // names a quantisation or export that Troupe does not run.
   [[nodiscard]] static Result<std::unique_ptr<Checkpoint>> open(const std::filesystem::path& directory,
                                                                 const ModelConfig& config);
   virtual ~Checkpoint() = default;

@@ -186,7 +186,7 @@ Status TensorTable::add(std::unique_ptr<const SafetensorsFile> file, bool mtp_on
     if (!fresh) {
       return error(Kind::kInvalid, message(file->name(), ": tensor \"", tensor.name, "\" is also in ",
                                            at->second.file->name(), " as \"", at->second.tensor->name,
-                                           "\": remove one of the files"));
+                                           "\": keep one of the two"));
     }
   }
   if (!wanted) {
