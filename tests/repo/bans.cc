@@ -28,6 +28,8 @@ std::string statements_of(const Source& source) {
 // --- bans
 // ------------------------------------------------------------------------------------------------------------
 
+using Words = std::vector<std::string_view>;
+
 enum class When {
   kAlways,     // wherever the word stands
   kQualified,  // after std:: or a global ::
@@ -38,25 +40,34 @@ enum class When {
 };
 
 struct Ban {
-  std::vector<std::string_view> words;
+  Words words;
   When when;
   Prefixes where;    // only under these
   Prefixes allowed;  // but not under these
   std::string_view instead;
 };
 
+// The functions of libm that are not exactly rounded; sqrt, fma, floor and their like are.
+const Words& libm() {
+  static const Words kWords = {"exp",  "exp2",   "expm1",  "log",   "log2", "log10", "log1p",
+                               "sin",  "cos",    "tan",    "asin",  "acos", "atan",  "atan2",
+                               "sinh", "cosh",   "tanh",   "pow",   "cbrt", "hypot", "erf",
+                               "erfc", "tgamma", "lgamma", "sincos"};
+  return kWords;
+}
+
+const Words& libm_float() {
+  static const Words kWords = {"expf",    "exp2f",  "expm1f", "logf",   "log2f",   "log10f",
+                               "log1pf",  "sinf",   "cosf",   "tanf",   "asinf",   "acosf",
+                               "atanf",   "atan2f", "sinhf",  "coshf",  "tanhf",   "powf",
+                               "cbrtf",   "hypotf", "erff",   "erfcf",  "tgammaf", "lgammaf",
+                               "sincosf", "__expf", "__logf", "__sinf", "__cosf",  "__powf"};
+  return kWords;
+}
+
 const std::vector<Ban>& bans() {
   static const Prefixes kEverywhere = {""};
   static const Prefixes kTokenPaths = {"kernels/", "runtime/"};
-  static const std::vector<std::string_view> kLibm = {
-      "exp",  "exp2",  "expm1", "log",  "log2",   "log10",  "log1p", "sin",  "cos",
-      "tan",  "asin",  "acos",  "atan", "atan2",  "sinh",   "cosh",  "tanh", "pow",
-      "cbrt", "hypot", "erf",   "erfc", "tgamma", "lgamma", "sincos"};
-  static const std::vector<std::string_view> kLibmFloat = {
-      "expf",    "exp2f",  "expm1f", "logf",   "log2f",  "log10f", "log1pf",  "sinf",
-      "cosf",    "tanf",   "asinf",  "acosf",  "atanf",  "atan2f", "sinhf",   "coshf",
-      "tanhf",   "powf",   "cbrtf",  "hypotf", "erff",   "erfcf",  "tgammaf", "lgammaf",
-      "sincosf", "__expf", "__logf", "__sinf", "__cosf", "__powf"};
   static constexpr std::string_view kNoLibm =
       "libm differs between machines: use runtime/base/math.h or the kernels' own (decision D9)";
   static const std::vector<Ban> kBans = {
@@ -76,10 +87,10 @@ const std::vector<Ban>& bans() {
        kEverywhere,
        {"deploy/options.cc", "tests/"},
        "the environment is read in deploy/options.cc; pass a value"},
-      {kLibm, When::kQualified, kTokenPaths, {}, kNoLibm},
-      {kLibmFloat, When::kCalled, kTokenPaths, {}, kNoLibm},
+      {libm(), When::kQualified, kTokenPaths, {}, kNoLibm},
+      {libm_float(), When::kCalled, kTokenPaths, {}, kNoLibm},
       // In kernels/cpu the plain names are math.h's own, which hide those of the library.
-      {kLibm, When::kCalled, kTokenPaths, {"kernels/cpu/"}, kNoLibm},
+      {libm(), When::kCalled, kTokenPaths, {"kernels/cpu/"}, kNoLibm},
       {{"sleep_for", "sleep_until", "usleep", "nanosleep"},
        When::kAlways,
        kEverywhere,
