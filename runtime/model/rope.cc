@@ -1,4 +1,5 @@
 // RoPE settings of a config.json, plain and YaRN.
+#include "runtime/base/math.h"
 #include "runtime/model/config_keys.h"
 
 #include <algorithm>
@@ -79,7 +80,7 @@ class RopeKeys final {
 };
 
 double yarn_magnitude(double factor, double scale) {
-  return factor <= 1.0 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
+  return factor <= 1.0 ? 1.0 : 0.1 * scale * log_d(factor) + 1.0;
 }
 
 Status read_yarn(const ConfigKeys& keys, const RopeKeys& rope, ModelConfig& config) {

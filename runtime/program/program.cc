@@ -15,7 +15,7 @@ class Emitter final {
   Emitter(const Circuit& circuit, const FusionPlan& plan, const WeightLayout& weights, const StateLayout& states,
           std::uint32_t blocks, std::uint32_t valid)
       : circuit_(circuit), plan_(plan), weights_(weights), states_(states), blocks_(blocks), valid_(valid),
-        program_(new Program) {}
+        program_(std::unique_ptr<Program>(new Program)) {}
 
   Result<std::unique_ptr<const Program>> emit() {
     program_->shape_ = plan_.shape;
