@@ -19,7 +19,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uintmax_t kFileBytesMax = 256UL << 20U;
-constexpr std::size_t kQuotedBytesMax = 60;
+constexpr std::size_t kExcerptBytesMax = 60;
+constexpr std::string_view kPlainNameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
 
 // Follows the parser without keeping anything; returning false ends the parse.
 class Inspector final : public nlohmann::json_sax<json> {
@@ -96,7 +97,7 @@ std::string number_text(double value) {
 
 std::string excerpt(std::string_view text) {
   std::string out = "\"";
-  const std::string clean = replace_invalid_utf8(text.substr(0, kQuotedBytesMax));
+  const std::string clean = replace_invalid_utf8(text.substr(0, kExcerptBytesMax));
   for (const char c : clean) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
       std::array<char, 8> escape{};
@@ -106,7 +107,7 @@ std::string excerpt(std::string_view text) {
       out.push_back(c);
     }
   }
-  return out + (text.size() > kQuotedBytesMax ? "...\"" : "\"");
+  return out + (text.size() > kExcerptBytesMax ? "...\"" : "\"");
 }
 
 Status check_json(std::string_view text, std::string_view name, const JsonLimits& limits) {
@@ -228,7 +229,7 @@ std::string JsonView::field() const {
   if (name_.data() == nullptr) {
     return above + "[" + std::to_string(index_) + "]";
   }
-  const std::string own = name_.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string_view::npos
+  const std::string own = name_.find_first_not_of(kPlainNameCharacters) == std::string_view::npos
                               ? std::string(name_)
                               : "[" + excerpt(name_) + "]";
   return above.empty() || own.front() == '[' ? above + own : above + "." + own;

@@ -88,7 +88,7 @@ class JsonDocument final {
   std::string name_;
 };
 
-// Text from a file as it may appear in a message: in quotes, at most 60 bytes, control characters escaped.
+// Text from a file as it may appear in a message: in quotes, at most 60 bytes of it, control characters escaped.
 [[nodiscard]] std::string excerpt(std::string_view text);
 
 }  // namespace troupe
