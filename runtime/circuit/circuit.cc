@@ -56,7 +56,7 @@ class Builder final {
   EdgeIndex exchange(std::string name) {
     return edge(std::move(name), Element::kAct, circuit_.config.hidden_size, 1, RowSet::kAll, EdgeKind::kExchange);
   }
-  void add(Node node) {
+  void add(CircuitNode node) {
     node.layer = layer_;
     circuit_.nodes.push_back(std::move(node));
   }
@@ -243,7 +243,7 @@ Result<Circuit> build_circuit(const ModelConfig& config, StageRange range) {
 std::string Circuit::text() const {
   std::string out = "circuit " + config.model_type + " layers [" + std::to_string(range.first) + ", " +
                     std::to_string(range.last) + ")\n";
-  for (const Node& node : nodes) {
+  for (const CircuitNode& node : nodes) {
     out += "  " + std::string(troupe::name(node.op)) + " " + node.name + ": ";
     append_list(out, node.inputs, edges);
     out += " -> ";

@@ -61,7 +61,7 @@ using EdgeIndex = std::uint32_t;
 using NodeIndex = std::uint32_t;
 inline constexpr std::uint32_t kNoLayer = 0xffffffffU;
 
-struct Node {
+struct CircuitNode {
   Op op = Op::kEmbed;
   std::string name;
   std::uint32_t layer = kNoLayer;
@@ -82,7 +82,7 @@ struct Circuit {
   ModelConfig config;
   StageRange range;
   std::vector<Edge> edges;
-  std::vector<Node> nodes;
+  std::vector<CircuitNode> nodes;
 
   [[nodiscard]] bool embeds() const { return range.first == 0; }
   [[nodiscard]] bool has_head() const { return range.last == config.layers.size(); }

@@ -70,7 +70,7 @@ class Fuser final {
   static constexpr NodeIndex kNone = 0xffffffffU;
 
   [[nodiscard]] bool on(Rule rule) const { return !disabled_[static_cast<std::size_t>(rule)]; }
-  [[nodiscard]] const Node& node(NodeIndex n) const { return circuit_.nodes[n]; }
+  [[nodiscard]] const CircuitNode& node(NodeIndex n) const { return circuit_.nodes[n]; }
 
   Group match(NodeIndex n) {
     const Op op = node(n).op;
@@ -226,7 +226,7 @@ Status check_cover(const Circuit& circuit, const FusionPlan& plan) {
     written[e] = circuit.edges[e].name == "stage_in";
   }
   for (const Group& group : plan.groups) {
-    const Node& first = circuit.nodes[group.nodes.front()];
+    const CircuitNode& first = circuit.nodes[group.nodes.front()];
     if (!plan.catalog.kernels[static_cast<std::size_t>(group.kernel)]) {
       return error(Kind::kUnsupported,
                    "node " + first.name + " needs kernel " + std::string(name(group.kernel)) + ", which kernel set " +

@@ -44,7 +44,7 @@ class WeightPlanner final {
   }
 
  private:
-  Status node(const Node& node) {
+  Status node(const CircuitNode& node) {
     const ModelConfig& c = circuit_.config;
     const auto& names = node.parameters;
     switch (node.op) {

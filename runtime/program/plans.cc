@@ -45,7 +45,7 @@ std::string arithmetic_digest(const StagePlans& plans, const KernelCatalog& cata
   const auto whole = build_circuit(c, {0, static_cast<std::uint32_t>(c.layers.size())});
   TROUPE_CHECK(whole.has_value(), "a whole model is a circuit");
   hash.update(whole->text());
-  for (const Node& node : whole->nodes) {
+  for (const CircuitNode& node : whole->nodes) {
     for (const std::string& parameter : node.parameters) {
       hash.update(name(type(parameter)));
     }

@@ -95,7 +95,7 @@ class Emitter final {
   }
 
   void group(const Group& group) {
-    const Node& node = circuit_.nodes[group.nodes.front()];
+    const CircuitNode& node = circuit_.nodes[group.nodes.front()];
     switch (group.kernel) {
       case KernelId::kEmbed: return embed(node);
       case KernelId::kRopeTable: return rope_table(node);
@@ -118,7 +118,7 @@ class Emitter final {
     }
   }
 
-  void embed(const Node& node) {
+  void embed(const CircuitNode& node) {
     EmbedArgs args;
     const PackedParameter& p = weights_.of(node.parameters[0]);
     if (p.packing == Packing::kTable) {
@@ -132,7 +132,7 @@ class Emitter final {
     put(KernelId::kEmbed, args);
   }
 
-  void rope_table(const Node& node) {
+  void rope_table(const CircuitNode& node) {
     RopeTableArgs args;
     args.inverse_frequency = {Arena::kWeights, weights_.rope_offset};
     args.out = at(node.outputs[0]);
@@ -141,7 +141,7 @@ class Emitter final {
     put(KernelId::kRopeTable, args);
   }
 
-  void add(const Node& node) {
+  void add(const CircuitNode& node) {
     AddArgs args;
     args.a = at(node.inputs[0]);
     args.b = at(node.inputs[1]);
@@ -151,7 +151,7 @@ class Emitter final {
   }
 
   void norm(const Group& group) {
-    const Node& node = circuit_.nodes[group.nodes.back()];
+    const CircuitNode& node = circuit_.nodes[group.nodes.back()];
     NormArgs args;
     args.x = at(node.inputs[0]);  // with a residual: the sum's place, which is the old stream's
     if (group.rule == Rule::kResidualNorm) {
@@ -191,7 +191,7 @@ class Emitter final {
     put(KernelId::kLinear, args);
   }
 
-  void silu_mul(const Node& node) {
+  void silu_mul(const CircuitNode& node) {
     SiluMulArgs args;
     args.gate = at(node.inputs[0]);
     args.up = at(node.inputs[1]);
@@ -210,7 +210,7 @@ class Emitter final {
     args.page_bytes = states_.page_bytes;
   }
 
-  void gdn_conv(const Node& node) {
+  void gdn_conv(const CircuitNode& node) {
     GdnConvArgs args;
     gdn_shape(args);
     args.qkv = at(node.inputs[0]);
@@ -227,7 +227,7 @@ class Emitter final {
     put(KernelId::kGdnConv, args);
   }
 
-  void gdn_scan(const Node& node) {
+  void gdn_scan(const CircuitNode& node) {
     GdnScanArgs args;
     gdn_shape(args);
     args.q = at(node.inputs[0]);
@@ -242,7 +242,7 @@ class Emitter final {
     put(KernelId::kGdnScan, args);
   }
 
-  void gdn_norm(const Node& node) {
+  void gdn_norm(const CircuitNode& node) {
     GdnNormArgs args;
     args.o = at(node.inputs[0]);
     args.z = at(node.inputs[1]);
@@ -255,7 +255,7 @@ class Emitter final {
     put(KernelId::kGdnNorm, args);
   }
 
-  void attention_prepare(const Node& node) {
+  void attention_prepare(const CircuitNode& node) {
     AttentionPrepareArgs args;
     args.q = at(node.inputs[0]);
     args.k = at(node.inputs[1]);
@@ -275,12 +275,12 @@ class Emitter final {
   }
 
   void attention(const Group& group) {
-    const Node& node = circuit_.nodes[group.nodes.front()];
+    const CircuitNode& node = circuit_.nodes[group.nodes.front()];
     AttentionArgs args;
     args.q = at(node.inputs[0]);
     EdgeIndex out = node.outputs[0];
     if (group.rule == Rule::kAttentionGate) {
-      const Node& gate = circuit_.nodes[group.nodes.back()];
+      const CircuitNode& gate = circuit_.nodes[group.nodes.back()];
       args.gate = at(gate.inputs[1]);
       out = gate.outputs[0];
     }
@@ -294,7 +294,7 @@ class Emitter final {
     put(KernelId::kAttention, args);
   }
 
-  void gate_mul(const Node& node) {
+  void gate_mul(const CircuitNode& node) {
     GateMulArgs args;
     args.x = at(node.inputs[0]);
     args.gate = at(node.inputs[1]);
@@ -303,7 +303,7 @@ class Emitter final {
     put(KernelId::kGateMul, args);
   }
 
-  void router(const Node& node) {
+  void router(const CircuitNode& node) {
     RouterArgs args;
     args.logits = at(node.inputs[0]);
     args.ids = at(node.outputs[0]);
@@ -314,7 +314,7 @@ class Emitter final {
     put(KernelId::kRouter, args);
   }
 
-  void moe_permute(const Node& node) {
+  void moe_permute(const CircuitNode& node) {
     MoePermuteArgs args;
     args.ids = at(node.inputs[0]);
     args.offsets = at(node.outputs[0]);
@@ -327,7 +327,7 @@ class Emitter final {
   }
 
   template <class Args>
-  void expert_common(const Node& node, Args& args) const {
+  void expert_common(const CircuitNode& node, Args& args) const {
     const PackedParameter& p = weights_.of(node.parameters.front());
     args.x = at(node.inputs[0]);
     args.weight = weight(node.parameters.front());
@@ -342,7 +342,7 @@ class Emitter final {
     args.top_k = config().experts_per_token;
   }
 
-  void expert_swiglu(const Node& node) {
+  void expert_swiglu(const CircuitNode& node) {
     ExpertSwigluArgs args;
     expert_common(node, args);
     args.inputs = config().hidden_size;
@@ -350,7 +350,7 @@ class Emitter final {
     put(KernelId::kExpertSwiglu, args);
   }
 
-  void expert_down(const Node& node) {
+  void expert_down(const CircuitNode& node) {
     ExpertDownArgs args;
     expert_common(node, args);
     args.inner = config().moe_intermediate_size;
@@ -358,7 +358,7 @@ class Emitter final {
     put(KernelId::kExpertDown, args);
   }
 
-  void moe_combine(const Node& node) {
+  void moe_combine(const CircuitNode& node) {
     MoeCombineArgs args;
     args.expert = at(node.inputs[0]);
     args.weights = at(node.inputs[1]);
@@ -372,7 +372,7 @@ class Emitter final {
     put(KernelId::kMoeCombine, args);
   }
 
-  void sample(const Node& node) {
+  void sample(const CircuitNode& node) {
     SampleArgs args;
     args.logits = at(node.inputs[0]);
     args.vocab = config().vocab_size;
