@@ -1,0 +1,61 @@
+// The built program as a child process: pipes or a pseudo-terminal on its standard files. Test thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/sources.h"
+
+namespace troupe::deploy {
+
+inline constexpr Time kPatience = std::chrono::seconds(60);
+
+struct Ended {
+  bool in_time = false;  // false: killed, because it had not ended
+  int code = -1;         // exit code, or 128 + the signal that ended it
+  std::string out;
+  std::string err;       // of a terminal: empty, `out` has both
+  double seconds = 0;    // of the last wait for the end
+};
+
+class Program final {
+ public:
+  enum class Files { kPipes, kTerminal };
+
+  explicit Program(const std::vector<std::string>& arguments, Files files = Files::kPipes);
+  ~Program();  // kills what still runs
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  void write(std::string_view text);  // to standard input
+  void close_input();
+  void close_output();  // nobody reads its results any more
+  // Reads until the output (of a terminal: also the errors) has `text`, after what earlier calls have found.
+  [[nodiscard]] bool wait_for(std::string_view text, Time patience = kPatience);
+  void signal(int number) const;
+  // Reads the rest and waits.
+  [[nodiscard]] Ended finish(Time patience = kPatience);
+
+ private:
+  void start_with_pipes(std::vector<char*> argv);
+  void start_with_terminal(std::vector<char*> argv);
+  bool read_some(Time until);
+
+  SteadyClock clock_;
+  pid_t pid_ = -1;
+  int input_ = -1;
+  int output_ = -1;
+  int errors_ = -1;
+  std::string out_;
+  std::string err_;
+  std::size_t found_ = 0;
+};
+
+// Starts, gives `input`, waits for the end.
+[[nodiscard]] Ended run_program(const std::vector<std::string>& arguments, std::string_view input = {});
+
+}  // namespace troupe::deploy
