@@ -1,0 +1,252 @@
+#include <gtest/gtest.h>
+
+#include "tests/world/sim_node.h"
+
+namespace troupe {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A node under the seeded scheduler whose steps take a millisecond.
+class ActorsTest : public ::testing::Test {
+ protected:
+  SimNode& start(FakeStageOptions stage = {}, NodeOptions options = {}, TextStreamFactory text = {}) {
+    stage.defer = [this](std::function<void()> work) { scheduler_.at(milliseconds(1), std::move(work)); };
+    options.step_deadline = seconds(2);
+    node_.emplace(scheduler_, stage, options, std::move(text));
+    return *node_;
+  }
+  bool finish() {
+    return scheduler_.run_until([this] { return node_->all_told(); }, hours(1));
+  }
+  static Request request(std::uint32_t length = 5, std::uint32_t max_tokens = 8) {
+    Request made;
+    for (std::uint32_t i = 0; i < length; ++i) {
+      made.prompt.push_back((i * 5 + 1) % 64);
+    }
+    made.max_tokens = max_tokens;
+    return made;
+  }
+  static caf::strong_actor_ptr pointer(const auto& handle) { return caf::actor_cast<caf::strong_actor_ptr>(handle); }
+
+  SimScheduler scheduler_{1};
+  std::optional<SimNode> node_;
+};
+
+TEST_F(ActorsTest, AnswerARequestWithTheOraclesTokens) {
+  SimNode& node = start();
+
+  const RequestId id = node.submit(request()).value();
+
+  ASSERT_TRUE(finish());
+  EXPECT_EQ(node.told[id].tokens, fake_answer(request(), 0, 64).tokens);
+  EXPECT_EQ(node.told[id].last.reason, FinishReason::kLength);
+  EXPECT_EQ(node.told[id].last.stats.generated_tokens, 8U);
+  EXPECT_EQ(node.told[id].last.stats.prompt_tokens, 5U);
+  EXPECT_EQ(node.told[id].last.stats.total_ns, 8000000);
+  EXPECT_EQ(node.told[id].last.stats.first_token_ns, 1000000);
+  EXPECT_EQ(node.status()->steps, 8U);
+}
+
+TEST_F(ActorsTest, DrawASeedOnlyForRequestsWithoutOne) {
+  SimNode& node = start();
+  Request sampled = request();
+  sampled.sampling.temperature = 1;
+  const RequestId drawn = node.submit(sampled).value();
+  sampled.sampling.seed = 77;
+  const RequestId given = node.submit(sampled).value();
+
+  ASSERT_TRUE(finish());
+  EXPECT_NE(node.told[drawn].last.stats.seed, 0U);
+  EXPECT_EQ(node.told[given].last.stats.seed, 77U);
+  EXPECT_EQ(node.told[drawn].tokens, fake_answer(sampled, node.told[drawn].last.stats.seed, 64).tokens);
+  EXPECT_EQ(node.told[given].tokens, fake_answer(sampled, 77, 64).tokens);
+}
+
+TEST_F(ActorsTest, EndARequestOnceAlthoughTheDeviceFailsAStep) {
+  FakeStageOptions stage;
+  stage.fault = [](TicketId ticket) { return ticket.value == 3 ? FakeFault::kFail : FakeFault::kNone; };
+  SimNode& node = start(stage);
+
+  const RequestId id = node.submit(request()).value();
+
+  ASSERT_TRUE(finish());
+  EXPECT_EQ(node.told[id].ends, 1U);
+  EXPECT_EQ(node.told[id].tokens, fake_answer(request(), 0, 64).tokens);
+}
+
+TEST_F(ActorsTest, EndARequestWithTheDevicesErrorWhenEveryStepFails) {
+  FakeStageOptions stage;
+  stage.fault = [](TicketId) { return FakeFault::kFail; };
+  SimNode& node = start(stage);
+
+  const RequestId id = node.submit(request()).value();
+
+  ASSERT_TRUE(finish());
+  EXPECT_EQ(node.told[id].last.reason, FinishReason::kError);
+  EXPECT_EQ(node.told[id].last.failure->kind, Kind::kInternal);
+  EXPECT_EQ(node.told[id].ends, 1U);
+}
+
+TEST_F(ActorsTest, IgnoreACompletionThatIsReportedTwice) {
+  FakeStageOptions stage;
+  stage.fault = [](TicketId) { return FakeFault::kTwice; };
+  SimNode& node = start(stage);
+
+  const RequestId id = node.submit(request()).value();
+
+  ASSERT_TRUE(finish());
+  EXPECT_EQ(node.told[id].tokens, fake_answer(request(), 0, 64).tokens);
+}
+
+TEST_F(ActorsTest, CancelWithinAStep) {
+  SimNode& node = start();
+  const RequestId id = node.submit(request(5, 200)).value();
+  scheduler_.run_until([&] { return node.told[id].tokens.size() == 10; }, hours(1));
+
+  node.cancel(id);
+  node.cancel(RequestId{99});
+
+  ASSERT_TRUE(finish());
+  EXPECT_EQ(node.told[id].last.reason, FinishReason::kCancelled);
+  EXPECT_LE(node.told[id].tokens.size(), 11U);
+  EXPECT_EQ(node.status()->pages_used, 0U);
+}
+
+TEST_F(ActorsTest, RefuseMoreThanTheQueueHolds) {
+  SimNode& node = start({}, {.queue_max = 2, .sequences_max = 1});
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(node.submit(request()));
+  }
+
+  const auto refused = node.submit(request());
+
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, Kind::kOverloaded);
+  EXPECT_EQ(refused.error().message,
+            "the queue is full: 3 requests are running or waiting, at most 3 may; try again later");
+  ASSERT_TRUE(finish());
+  EXPECT_TRUE(node.submit(request()));
+  EXPECT_TRUE(finish());
+}
+
+TEST_F(ActorsTest, EndTheTextBeforeAStopString) {
+  SimNode& node = start({}, {}, letters());
+  Request stopping = request(5, 40);
+  const auto tokens = fake_answer(stopping, 0, 64).tokens;
+  stopping.stop_strings = {std::string{letter(tokens[5]), letter(tokens[6])}};
+  std::string whole;
+  for (const std::uint32_t token : tokens) {
+    whole += letter(token);
+  }
+
+  const RequestId id = node.submit(stopping).value();
+
+  ASSERT_TRUE(finish());
+  scheduler_.run_for(seconds(1));
+  const Told& told = node.told[id];
+  EXPECT_EQ(told.last.reason, FinishReason::kStop);
+  EXPECT_EQ(told.text, whole.substr(0, whole.find(stopping.stop_strings.front())));
+  EXPECT_EQ(told.tokens.size(), told.text.size() + 2);
+  EXPECT_EQ(told.late_events, 0U);
+  EXPECT_EQ(node.status()->running, 0U);
+}
+
+TEST_F(ActorsTest, LeaveTheStopTokenOutOfTheText) {
+  SimNode& node = start({}, {}, letters());
+  Request stopping = request(5, 40);
+  const auto tokens = fake_answer(stopping, 0, 64).tokens;
+  stopping.stop_tokens = {tokens[3]};
+
+  const RequestId id = node.submit(stopping).value();
+
+  ASSERT_TRUE(finish());
+  EXPECT_EQ(node.told[id].tokens.back(), tokens[3]);
+  EXPECT_EQ(node.told[id].text.size(), node.told[id].tokens.size() - 1);
+}
+
+TEST_F(ActorsTest, CountASilentDeviceAsLostAfterTheDeadline) {
+  FakeStageOptions stage;
+  stage.fault = [](TicketId ticket) { return ticket.value == 2 ? FakeFault::kSilent : FakeFault::kNone; };
+  SimNode& node = start(stage);
+  const RequestId id = node.submit(request()).value();
+  const RequestId waiting = node.submit(request()).value();
+
+  ASSERT_TRUE(finish());
+  EXPECT_EQ(node.told[id].last.failure->kind, Kind::kDisconnected);
+  EXPECT_EQ(node.told[waiting].last.failure->kind, Kind::kDisconnected);
+  EXPECT_NE(node.told[id].last.failure->message.find("did not answer for step 2 within 2000 ms"), std::string::npos)
+      << node.told[id].last.failure->message;
+  EXPECT_EQ(node.submit(request()).error().kind, Kind::kDisconnected);
+}
+
+TEST_F(ActorsTest, EndEveryRequestWhenAnActorDies) {
+  for (int victim = 0; victim < 3; ++victim) {
+    SimNode& node = start();
+    const RequestId first = node.submit(request(5, 100)).value();
+    const RequestId second = node.submit(request(9, 100)).value();
+    scheduler_.run_for(milliseconds(5));
+
+    node.kill(victim == 0   ? pointer(node.actors().device)
+              : victim == 1 ? pointer(node.actors().coordinator)
+                            : pointer(node.actors().gateway));
+
+    ASSERT_TRUE(finish()) << victim;
+    scheduler_.run_for(seconds(5));
+    EXPECT_EQ(node.told[first].ends, 1U);
+    EXPECT_EQ(node.told[first].last.failure->kind, Kind::kDisconnected) << victim;
+    EXPECT_EQ(node.told[second].last.failure->kind, Kind::kDisconnected) << victim;
+    EXPECT_EQ(node.submit(request()).error().kind, Kind::kDisconnected) << victim;
+    EXPECT_EQ(node.inside(), 0U);
+  }
+}
+
+TEST_F(ActorsTest, EndWhatRunsAndTakeNothingNewWhileDraining) {
+  SimNode& node = start();
+  const RequestId id = node.submit(request()).value();
+  scheduler_.run_for(milliseconds(2));
+
+  node.close_gate();
+
+  EXPECT_EQ(node.submit(request()).error().message, "the node is draining and takes no more requests");
+  ASSERT_TRUE(finish());
+  EXPECT_EQ(node.told[id].last.reason, FinishReason::kLength);
+}
+
+TEST_F(ActorsTest, CancelWhatRunsWhenStopped) {
+  SimNode& node = start();
+  const RequestId id = node.submit(request(5, 200)).value();
+  const RequestId fresh = node.submit(request(5, 200)).value();
+  scheduler_.run_for(milliseconds(4));
+
+  node.stop();
+  node.stop();
+
+  ASSERT_TRUE(scheduler_.run_until([&] { return node.ended(); }, seconds(10)));
+  scheduler_.run_for(seconds(10));
+  EXPECT_EQ(node.told[id].last.reason, FinishReason::kCancelled);
+  EXPECT_EQ(node.told[fresh].last.reason, FinishReason::kCancelled);
+  EXPECT_EQ(node.events_after_stop, 0U);
+}
+
+TEST_F(ActorsTest, KeepTwoStepsAwayWhenTheFirstIsFull) {
+  FakeStageOptions stage;
+  stage.max_rows = 4;
+  stage.max_segments = 4;
+  SimNode& node = start(stage, {.sequences_max = 4, .step_rows_max = 4});
+  std::vector<RequestId> ids;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    ids.push_back(node.submit(request(10 + i, 5)).value());
+  }
+
+  ASSERT_TRUE(finish());
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(node.told[ids[i]].tokens, fake_answer(request(10 + i, 5), 0, 64).tokens);
+  }
+  EXPECT_EQ(node.stage().violations(), std::vector<std::string>{});
+}
+
+}  // namespace
+}  // namespace troupe
