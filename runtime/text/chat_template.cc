@@ -3,7 +3,9 @@
 #include <minja/minja.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <ctime>
 #include <exception>
 #include <optional>
@@ -19,8 +21,15 @@ namespace {
 using json = nlohmann::ordered_json;
 using Root = std::shared_ptr<minja::TemplateNode>;
 
-constexpr std::size_t kTemplateBytesMax = 1UL << 20U;
+// minja parses with std::regex, whose recursion takes stack by the character: longer runs and comments crash it. The largest
+// templates in use have 20 KiB.
+constexpr std::size_t kTemplateBytesMax = 48UL << 10U;
+constexpr std::size_t kRunBytesMax = 4096;
 constexpr JsonLimits kClientLimits{64, 1024};
+
+constexpr std::string_view kTrialMessages = R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hi"}])";
+constexpr std::string_view kTrialTools = R"([{"type": "function", "function": {"name": "f", "description": "d",
+    "parameters": {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}}}])";
 
 // Everything of the directory that rendering needs.
 struct Sources {
@@ -43,10 +52,31 @@ std::string position_of(const std::exception& failure) {
   return at == std::string::npos ? "" : message.substr(at, message.find_first_of(":\n", at) - at);
 }
 
+// The longest comment, word or stretch of space.
+std::size_t longest_run(std::string_view source) {
+  const auto kind_of = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' ? 'w' : c <= ' ' ? ' ' : c; };
+  std::size_t longest = 0;
+  std::size_t begin = 0;
+  for (std::size_t at = 1; at <= source.size(); ++at) {
+    if (at == source.size() || kind_of(source[at]) != kind_of(source[begin])) {
+      longest = std::max(longest, at - begin);
+      begin = at;
+    }
+  }
+  for (std::size_t at = source.find("{#"); at != std::string_view::npos; at = source.find("{#", at + 2)) {
+    longest = std::max(longest, std::min(source.find("#}", at), source.size()) - at);
+  }
+  return longest;
+}
+
 Result<Root> parse_template(std::string_view source, const std::string& name) {
   if (source.size() > kTemplateBytesMax) {
     return error(Kind::kInvalid, name + ": the chat template has " + std::to_string(source.size()) +
                                      " bytes; expected at most " + std::to_string(kTemplateBytesMax));
+  }
+  if (const std::size_t run = longest_run(source); run > kRunBytesMax) {
+    return error(Kind::kInvalid, name + ": the chat template has a comment, word or space of " + std::to_string(run) +
+                                     " bytes; expected at most " + std::to_string(kRunBytesMax));
   }
   try {
     return minja::Parser::parse(std::string(source),
@@ -227,9 +257,14 @@ Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::Parts::make(Sources so
     }
   }
   std::unique_ptr<const ChatTemplate> out(new ChatTemplate(std::move(parts)));
-  if (out->exists()) {
-    const std::array<ChatMessage, 2> probe{{{"user", "Hello."}, {"assistant", "Hello."}}};
-    if (const auto text = out->render(probe); !text) {
+  if (!out->exists()) {
+    return out;
+  }
+  for (const std::string_view tools : {kTrialTools, std::string_view()}) {
+    if (!tools.empty() && out->parts_->tool_use == nullptr) {
+      continue;  // a template that is not for tools may refuse them
+    }
+    if (const auto text = out->render(kTrialMessages, tools); !text) {
       return error(Kind::kUnsupported, sources.name + ": " + text.error().message + "; that was a trial of two messages");
     }
   }

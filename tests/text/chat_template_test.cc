@@ -187,6 +187,24 @@ TEST(ChatTemplate, IsRefusedAtLoadIfItNeedsAFilterThatIsMissing) {
             "messages");
 }
 
+TEST(ChatTemplate, IsRefusedAtLoadIfTheEngineCouldOverflowTheStack) {
+  EXPECT_EQ(ChatTemplate::parse("{# " + std::string(40'000, 'z') + " #}", "x.jinja").error().message,
+            "x.jinja: the chat template has a comment, word or space of 40004 bytes; expected at most 4096");
+  EXPECT_EQ(ChatTemplate::parse("a" + std::string(5'000, ' ') + "b", "x.jinja").error().message,
+            "x.jinja: the chat template has a comment, word or space of 5000 bytes; expected at most 4096");
+  EXPECT_EQ(ChatTemplate::parse(std::string(50'000, '.'), "x.jinja").error().message,
+            "x.jinja: the chat template has 50000 bytes; expected at most 49152");
+}
+
+TEST(ChatTemplate, IsRefusedAtLoadIfItsToolTemplateCannotBeRendered) {
+  const TemporaryFolder folder;
+  folder.write("tokenizer_config.json",
+               R"({"chat_template": [{"name": "tool_use", "template": "{{ tools | groupby('type') }}"},
+                                     {"name": "default", "template": "x"}]})");
+
+  EXPECT_EQ(ChatTemplate::open(folder.path()).error().kind, Kind::kUnsupported);
+}
+
 TEST(ChatTemplate, RefusesMessagesThatAreNone) {
   const auto chat = parse("x");
 
