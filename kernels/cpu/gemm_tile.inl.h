@@ -34,6 +34,17 @@ TROUPE_LANE V16 load_odd(const bf16* line) {
   return odd;
 }
 
+// sum += input * weight, in the sum's own registers. Assembly for AVX2, where all 16 registers are in use: g++ 12 else keeps
+// the sum in the input's register now and then, and spills others for it.
+TROUPE_LANE void accumulate(V16& sum, V16 input, V16 weight) {
+#if defined(TROUPE_VEC_AVX2)
+  asm("vfmadd231ps %2, %1, %0" : "+x"(sum.lo) : "x"(input.lo), "x"(weight.lo));
+  asm("vfmadd231ps %2, %1, %0" : "+x"(sum.hi) : "x"(input.hi), "x"(weight.hi));
+#else
+  sum = fma(input, weight, sum);
+#endif
+}
+
 // What an engine multiplies: `rows` rows of expanded inputs, laid out by the engine, by `panels` panels.
 template <class X, class W>
 struct Block {
@@ -81,7 +92,7 @@ template <int kRows, int kPanels, class W>
       const V16 input = set1(x[static_cast<std::size_t>(r) * stride]);
 #pragma GCC unroll 4
       for (int p = 0; p < kPanels; ++p) {
-        sum[r][p] = fma(input, line[p], sum[r][p]);
+        accumulate(sum[r][p], input, line[p]);
       }
     }
 #pragma GCC unroll 4
@@ -93,7 +104,7 @@ template <int kRows, int kPanels, class W>
       const V16 input = set1(x[static_cast<std::size_t>(r) * stride + 1]);
 #pragma GCC unroll 4
       for (int p = 0; p < kPanels; ++p) {
-        sum[r][p] = fma(input, line[p], sum[r][p]);
+        accumulate(sum[r][p], input, line[p]);
       }
     }
   }
@@ -120,8 +131,11 @@ void fma_rows(const Block<float, W>& block, std::uint32_t row) {
 
 struct FmaEngine {
   using X = float;
+#if defined(TROUPE_VEC_SCALAR)
+  static constexpr std::uint32_t kRows = 1;  // no registers to fill: small code
+#else
   static constexpr std::uint32_t kRows = 6;
-  static constexpr std::uint32_t kPad = 16;  // keeps rows of a power of two apart in the sets of the cache
+#endif
 #if defined(TROUPE_VEC_AVX512)
   static constexpr int kWide = 4;  // panels of a tile with many rows: 24 sums in 32 registers
   static constexpr int kMiddle = 4;
@@ -129,6 +143,7 @@ struct FmaEngine {
   static constexpr int kWide = 1;  // 6 rows x 2 registers of sums, 2 of weights, 1 input: all of AVX2's 16
   static constexpr int kMiddle = 2;
 #endif
+  static constexpr std::uint32_t kPad = 16;  // keeps rows of a power of two apart in the sets of the cache
 
   // Expands `count` elements of a row, then zeros up to `padded`.
   template <class Act>
@@ -147,19 +162,23 @@ struct FmaEngine {
 
   template <class W>
   void run(const Block<float, W>& block) {
-    switch (block.rows) {
-      case 1:
-        return fma_rows<1, 4>(block, 0);
-      case 2:
-        return fma_rows<2, kMiddle>(block, 0);
-      case 3:
-        return fma_rows<3, kMiddle>(block, 0);
-      case 4:
-        return fma_rows<4, kWide>(block, 0);
-      case 5:
-        return fma_rows<5, kWide>(block, 0);
-      default:
-        return fma_rows<6, kWide>(block, 0);
+    if constexpr (kRows == 1) {
+      fma_rows<1, 1>(block, 0);
+    } else {
+      switch (block.rows) {
+        case 1:
+          return fma_rows<1, 4>(block, 0);
+        case 2:
+          return fma_rows<2, kMiddle>(block, 0);
+        case 3:
+          return fma_rows<3, kMiddle>(block, 0);
+        case 4:
+          return fma_rows<4, kWide>(block, 0);
+        case 5:
+          return fma_rows<5, kWide>(block, 0);
+        default:
+          return fma_rows<6, kWide>(block, 0);
+      }
     }
   }
 };

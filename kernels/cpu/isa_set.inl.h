@@ -4,9 +4,7 @@
 
 #include "kernels/cpu/gemm.inl.h"
 #include "kernels/cpu/kernel_set.h"
-#if __has_include("kernels/cpu/vector_ops.inl.h")
 #include "kernels/cpu/vector_ops.inl.h"
-#endif
 
 namespace troupe::cpu::TROUPE_ISA {
 
@@ -14,9 +12,7 @@ consteval KernelSet make_fma_set(const char* name, bool (*available)()) {
   KernelSet set;
   set.name = name;
   set.available = available;
-#if __has_include("kernels/cpu/vector_ops.inl.h")
   fill_vector_kernels(set);
-#endif
   fill_gemm_kernels<bf16, FmaEngine>(set, Activation::kBF16);
   fill_gemm_kernels<float, FmaEngine>(set, Activation::kF32);
   return set;
@@ -29,9 +25,7 @@ consteval KernelSet make_bf16_set(const char* name, bool (*available)()) {
   set.name = name;
   set.available = available;
   set.fp32_activations = false;
-#if __has_include("kernels/cpu/vector_ops.inl.h")
   fill_vector_kernels(set);
-#endif
   for (auto& kernels : set.kernels) {
     kernels[static_cast<std::size_t>(Activation::kF32)] = {};
   }
