@@ -137,7 +137,9 @@ Result<std::unique_ptr<Stage>> make_stage(Device& device, const ModelConfig& con
     const TensorView* tensor = checkpoint.find(name);
     return tensor == nullptr ? DType::kBF16 : tensor->dtype;
   };
-  TROUPE_ASSIGN(auto model, compile(device, config, type, checkpoint.header_digest(), options));
+  ModelConfig stored = config;
+  stored.tie_word_embeddings = checkpoint.find("head") == nullptr;  // a stored head is used, whatever the config says
+  TROUPE_ASSIGN(auto model, compile(device, stored, type, checkpoint.header_digest(), options));
   TROUPE_TRY(model->load(checkpoint, progress));
   return std::unique_ptr<Stage>(std::move(model));
 }
