@@ -200,8 +200,9 @@ class Binder final {
 
   [[nodiscard]] std::string missing(const ExpectedTensor& expected, const Place& place) const {
     const bool mtp = expected.name.starts_with("mtp.");
-    return message(table_.described(), mtp ? ": the MTP layer is incomplete: no file has tensor \"" : ": no file has tensor \"",
-                   place.stored, "\" under any known prefix; config.json asks for it with shape ",
+    return message(table_.described(), mtp ? ": the MTP layer is incomplete" : "",
+                   ": no file has tensor \"", place.stored,
+                   "\" under any known prefix; config.json asks for it with shape ",
                    shape_text(place.shape), expected.name == "head" ? " because tie_word_embeddings is false" : "");
   }
 
@@ -217,8 +218,9 @@ class Binder final {
     }
     const bool fp8 = tensor.dtype == DType::kF8E4M3;
     if (fp8 && place.shape.size() == 3 && place.form == Form::kMatrix) {
-      return error(Kind::kUnsupported, message(entry.file->name(), ": tensor \"", tensor.name,
-                                               "\" holds all experts in F8_E4M3; Troupe runs FP8 experts stored one by one"));
+      return error(Kind::kUnsupported,
+                   message(entry.file->name(), ": tensor \"", tensor.name,
+                           "\" holds all experts in F8_E4M3; Troupe runs FP8 experts stored one by one"));
     }
     const bool plain = tensor.dtype == DType::kBF16 || tensor.dtype == DType::kF16 || tensor.dtype == DType::kF32;
     if (!plain && !(fp8 && place.form == Form::kMatrix)) {
@@ -316,11 +318,13 @@ class MappedCheckpoint final : public Checkpoint {
 
 }  // namespace
 
-Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::filesystem::path& directory, const ModelConfig& config) {
+Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::filesystem::path& directory,
+                                                     const ModelConfig& config) {
   TROUPE_ASSIGN(TensorTable table, TensorTable::open(directory));
   std::vector<ExpectedTensor> expected = expected_parameters(config);
   if (config.tie_word_embeddings && table.has("lm_head.weight")) {
-    expected.push_back({"head", config.vocab_size, config.hidden_size});  // a stored head is the head, whatever the config says
+    // A stored head is the head, whatever the config says.
+    expected.push_back({"head", config.vocab_size, config.hidden_size});
   }
   if (table.has_mtp()) {
     const std::vector<ExpectedTensor> mtp = expected_mtp_parameters(config);

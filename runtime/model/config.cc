@@ -89,11 +89,13 @@ Result<Family> read_family(const ConfigKeys& keys, ModelConfig& config) {
                      "architectures[0] is ", classes.front().shown(), "; Troupe runs ", join_names(kArchitectures));
   }
   if (*claimed != *family) {
-    return keys.fail(Kind::kInvalid, "architectures[0] is ", classes.front().shown(), ", but model_type is ", type.shown());
+    return keys.fail(Kind::kInvalid, "architectures[0] is ", classes.front().shown(),
+                     ", but model_type is ", type.shown());
   }
   const JsonValue inner = keys.text().find("model_type");
   if (inner.exists() && family_of(kModelTypes, inner.string()) != family) {
-    return keys.fail(Kind::kInvalid, "text_config.model_type is ", inner.shown(), ", but model_type is ", type.shown());
+    return keys.fail(Kind::kInvalid, "text_config.model_type is ", inner.shown(), ", but model_type is ",
+                     type.shown());
   }
   config.model_type = text_model_type(*family);
   return *family;
@@ -281,7 +283,8 @@ Status read_feed_forward(const ConfigKeys& keys, Family family, ModelConfig& con
 }
 
 Status read_tokens(const ConfigKeys& keys, Family family, ModelConfig& config) {
-  const std::string_view key = keys.find("mtp_num_hidden_layers").exists() ? "mtp_num_hidden_layers" : "num_nextn_predict_layers";
+  const std::string_view key =
+      keys.find("mtp_num_hidden_layers").exists() ? "mtp_num_hidden_layers" : "num_nextn_predict_layers";
   // Published Qwen3-Next files have the MTP layer and no key that says so.
   TROUPE_ASSIGN(config.mtp_layers, keys.integer(key, {0, kMaxLayers}, family == Family::kNext ? 1U : 0U));
   if (config.mtp_layers > 1) {

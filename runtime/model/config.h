@@ -1,7 +1,8 @@
-// ModelConfig: everything the rest of Troupe needs to know about a model, read once from config.json, checked once, trusted
-// afterwards. An immutable value; any thread.
+// ModelConfig: everything the rest of Troupe needs to know about a model, read once from config.json, checked once,
+// trusted afterwards. An immutable value; any thread.
 //
-// MC-1: every number here was range-checked and is consistent with every other (sizes divide, lists have the right length).
+// MC-1: every number here was range-checked and is consistent with every other (sizes divide, lists have the right
+//       length).
 // MC-2: layers[i] says what layer i is; nobody re-derives it.
 #pragma once
 
@@ -80,8 +81,8 @@ struct ModelConfig {
   [[nodiscard]] bool has(FeedForward kind) const;
 };
 
-// Reads and checks DIRECTORY/config.json (or the text given). Errors: kInvalid names the key, what it says and what was
-// expected; kUnsupported names an architecture, layer type or option that Troupe does not run.
+// Reads and checks DIRECTORY/config.json (or the text given). Errors: kInvalid names the key, what it says and what
+// was expected; kUnsupported names an architecture, layer type or option that Troupe does not run.
 [[nodiscard]] Result<ModelConfig> read_model_config(const std::filesystem::path& directory);
 [[nodiscard]] Result<ModelConfig> parse_model_config(std::string_view json, std::string_view file_name);
 

@@ -1,6 +1,7 @@
 // Typed, checked access to the keys of a config.json. Private to runtime/model; borrows the document; one thread.
 //
-// KE-1: a key is looked for in the text part, then at the top level; null counts as absent (MODEL rule for nested configs).
+// KE-1: a key is looked for in the text part, then at the top level; null counts as absent (MODEL rule for nested
+//       configs).
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,9 @@
-// The JSON of a checkpoint's files, read without exceptions and hostile-safe: limited in size and depth, no key twice in an
-// object. A JsonDocument owns the tree; a JsonValue borrows a node of it. Private to runtime/model. Immutable; any thread.
+// The JSON of a checkpoint's files, read without exceptions and hostile-safe: limited in size and depth, no key twice
+// in an object. A JsonDocument owns the tree; a JsonValue borrows a node of it. Private to runtime/model. Immutable;
+// any thread.
 //
-// JS-1: a question put to a value of another type, or to an absent value, answers "no" or nothing; it never ends the process.
+// JS-1: a question put to a value of another type, or to an absent value, answers "no" or nothing; it never ends the
+//       process.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ namespace troupe {
 using RowMap = std::vector<std::uint32_t>;
 
 // in_proj_qkvz [2Kd+2Vd, H] is grouped by key head: its q, its k, the v of its value heads, the z of its value heads.
-[[nodiscard]] RowMap fused_qkv_rows(const ModelConfig& config);  // 2Kd+Vd entries: all q heads | all k heads | all v heads
+[[nodiscard]] RowMap fused_qkv_rows(const ModelConfig& config);  // 2Kd+Vd entries: all q | all k | all v
 [[nodiscard]] RowMap fused_z_rows(const ModelConfig& config);    // Vd entries
 
 // in_proj_ba [2nv, H] is grouped by key head: the b of its value heads, then their a.

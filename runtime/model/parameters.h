@@ -1,5 +1,5 @@
-// The parameters a config demands: the one list that the checkpoint verifies, the packer packs and sizes are computed from.
-// Names and shapes are those of checkpoint.h. Pure functions, any thread.
+// The parameters a config demands: the one list that the checkpoint verifies, the packer packs and sizes are computed
+// from. Names and shapes are those of checkpoint.h. Pure functions, any thread.
 //
 // PA-1: order is fixed: embed, layers by index (norms, mixer, feed-forward), final_norm, head.
 // PA-2: `head` is listed exactly when config.tie_word_embeddings is false.

@@ -55,7 +55,10 @@ class RopeKeys final {
     return {};
   }
 
-  [[nodiscard]] Result<double> number(std::string_view key, double low, double high, std::optional<double> fallback) const {
+  [[nodiscard]] Result<double> number(std::string_view key,
+                                      double low,
+                                      double high,
+                                      std::optional<double> fallback) const {
     JsonValue value = find(key);
     if (!value.exists() && !yarn_only(key)) {
       value = keys_.find(key);

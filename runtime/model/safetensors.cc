@@ -172,8 +172,8 @@ Status SafetensorsFile::map(const std::filesystem::path& path) {
 Status SafetensorsFile::read_header() {
   std::memcpy(&header_bytes_, map_, kLengthBytes);
   if (header_bytes_ < 2 || header_bytes_ > kMaxHeaderBytes) {
-    return error(Kind::kInvalid, message(name_, ": header length is ", header_bytes_, ", expected 2 to ", kMaxHeaderBytes,
-                                         " bytes: not a safetensors file"));
+    return error(Kind::kInvalid, message(name_, ": header length is ", header_bytes_, ", expected 2 to ",
+                                         kMaxHeaderBytes, " bytes: not a safetensors file"));
   }
   if (header_bytes_ > bytes_ - kLengthBytes) {
     return error(Kind::kInvalid, message(name_, ": truncated: header of ", header_bytes_, " bytes, but the file has ",
@@ -201,12 +201,13 @@ Status SafetensorsFile::check_layout() {
   for (const StoredTensor& tensor : tensors_) {
     if (tensor.end > available) {
       return error(Kind::kInvalid,
-                   message(name_, ": tensor \"", tensor.name, "\" ends at byte ", tensor.end, " of the data, but the file has ",
-                           available, ": truncated, download it again"));
+                   message(name_, ": tensor \"", tensor.name, "\" ends at byte ", tensor.end,
+                           " of the data, but the file has ", available, ": truncated, download it again"));
     }
     if (tensor.begin != expected) {
       return error(Kind::kInvalid, message(name_, ": tensor \"", tensor.name, "\" starts at byte ", tensor.begin,
-                                           tensor.begin < expected ? ", overlapping " : ", leaving a gap after ", previous,
+                                           tensor.begin < expected ? ", overlapping " : ", leaving a gap after ",
+                                           previous,
                                            ", which ends at ", expected));
     }
     expected = tensor.end;

@@ -1,8 +1,8 @@
-// One mapped safetensors file: an 8-byte little-endian header length, a JSON header, then the data. Private to runtime/model.
-// Immutable after open; any thread.
+// One mapped safetensors file: an 8-byte little-endian header length, a JSON header, then the data. Private to
+// runtime/model. Immutable after open; any thread.
 //
-// ST-1: every tensor's bytes lie inside the file, have the size its shape and dtype need, and the tensors fill the data
-//       section without gap or overlap. Nobody checks a bound again.
+// ST-1: every tensor's bytes lie inside the file, have the size its shape and dtype need, and the tensors fill the
+//       data section without gap or overlap. Nobody checks a bound again.
 #pragma once
 
 #include <cstddef>
@@ -64,8 +64,8 @@ class SafetensorsFile final {
   std::vector<StoredTensor> tensors_;  // by offset
 };
 
-// model.safetensors.index.json: (tensor, file) pairs in the order of the tensors' names. Every file is a plain name, or one
-// in a subfolder: never absolute, never through "..".
+// model.safetensors.index.json: (tensor, file) pairs in the order of the tensors' names. Every file is a plain name,
+// or one in a subfolder: never absolute, never through "..".
 using ShardIndex = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] Result<ShardIndex> read_shard_index(const std::filesystem::path& path, std::string_view file_name);
 

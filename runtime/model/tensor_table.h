@@ -1,7 +1,8 @@
-// TensorTable: every tensor of a model directory under one name, whatever prefix the release wrote, and which of them were
-// asked for. Private to runtime/model; owned by the Checkpoint; used by one thread while it opens.
+// TensorTable: every tensor of a model directory under one name, whatever prefix the release wrote, and which of them
+// were asked for. Private to runtime/model; owned by the Checkpoint; used by one thread while it opens.
 //
-// TT-1: a name is in at most one file. TT-2: what an index promises is where it says. TT-3: no tensor of a quantisation that
+// TT-1: a name is in at most one file. TT-2: what an index promises is where it says. TT-3: no tensor of a
+//       quantisation that
 // Troupe does not run.
 #pragma once
 
@@ -28,8 +29,9 @@ class TensorTable final {
     bool used = false;
   };
 
-  // Which files: those the index lists; without an index model.safetensors and model-*.safetensors; without these every
-  // *.safetensors. From all other *.safetensors there and in mtp/ only the mtp tensors are taken (releases differ).
+  // Which files: those the index lists; without an index model.safetensors and model-*.safetensors; without these
+  // every *.safetensors. From all other *.safetensors there and in mtp/ only the mtp tensors are taken (releases
+  // differ).
   [[nodiscard]] static Result<TensorTable> open(const std::filesystem::path& directory);
 
   [[nodiscard]] Entry* find(std::string_view name);  // null when absent

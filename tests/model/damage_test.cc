@@ -1,5 +1,5 @@
-// Random damage to good files, from fixed seeds: opening ends with a value or an error that names the file, never otherwise.
-// Worth running under sanitizers.
+// Random damage to good files, from fixed seeds: opening ends with a value or an error that names the file, never
+// otherwise. Worth running under sanitizers.
 #include <string>
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Tiny model directories made by code: a Qwen3-Next of two layers (GDN + MoE, attention + MoE) and its Qwen3.5 twin, whole or
-// damaged on purpose. Weight bytes are a running pattern; only names, shapes and types matter here.
+// Tiny model directories made by code: a Qwen3-Next of two layers (GDN + MoE, attention + MoE) and its Qwen3.5 twin,
+// whole or damaged on purpose. Weight bytes are a running pattern; only names, shapes and types matter here.
 #pragma once
 
 #include <cstdint>

@@ -104,8 +104,8 @@ TEST(GoldenCheckpoint, MapsRowsOfTheFusedLayoutByTheFormula) {
   EXPECT_EQ(b->data, a->data);
 }
 
-// The two files hold the same weights, one fused in BF16, one expert by expert in FP8: every element must agree within the
-// half step of E4M3, 1/16 of a value, or 2^-10 of the block's scale near zero.
+// The two files hold the same weights, one fused in BF16, one expert by expert in FP8: every element must agree
+// within the half step of E4M3, 1/16 of a value, or 2^-10 of the block's scale near zero.
 TEST(GoldenCheckpoint, ShowsTheSameWeightsInFp8AndInBf16) {
   const Opened fp8 = golden("q35-moe-fp8");
   const Opened bf16 = golden("q35-moe");
