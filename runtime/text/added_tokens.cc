@@ -14,7 +14,8 @@ AddedTokenFinder::AddedTokenFinder(const std::vector<AddedToken>& tokens) : ids_
     first_[static_cast<std::uint8_t>(token.content.front())] = true;
     std::uint32_t node = 0;
     for (const char c : token.content) {
-      const auto [child, fresh] = children_.try_emplace(edge(node, c), static_cast<std::uint32_t>(ids_.size()));
+      const auto [child, fresh] =
+          children_.try_emplace(edge(node, c), static_cast<std::uint32_t>(ids_.size()));
       if (fresh) {
         ids_.emplace_back();
       }
@@ -24,7 +25,8 @@ AddedTokenFinder::AddedTokenFinder(const std::vector<AddedToken>& tokens) : ids_
   }
 }
 
-std::optional<AddedTokenFinder::Found> AddedTokenFinder::find(std::string_view text, std::size_t from) const {
+std::optional<AddedTokenFinder::Found> AddedTokenFinder::find(std::string_view text,
+                                                              std::size_t from) const {
   for (std::size_t begin = from; begin < text.size(); ++begin) {
     if (!first_[static_cast<std::uint8_t>(text[begin])]) {
       continue;

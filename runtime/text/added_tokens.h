@@ -1,4 +1,5 @@
-// Finds added tokens ("<|im_start|>", "<think>") in raw text. Immutable after construction; any thread.
+// Finds added tokens ("<|im_start|>", "<think>") in raw text. Immutable after construction; any
+// thread.
 //
 // AT-1: of all occurrences the leftmost wins, and of those that start there the longest.
 #pragma once
@@ -32,11 +33,13 @@ class AddedTokenFinder final {
   // REQUIRES: contents are not empty and differ.
   explicit AddedTokenFinder(const std::vector<AddedToken>& tokens);
 
-  // The first occurrence at or after `from`. Cost: the length of the text passed over, times the longest content.
+  // The first occurrence at or after `from`. Cost: the length of the text passed over, times the
+  // longest content.
   [[nodiscard]] std::optional<Found> find(std::string_view text, std::size_t from) const;
 
  private:
-  // A trie: (node, byte) -> node. Contents are few and short, so a hash map is small; first_ keeps it off the usual path.
+  // A trie: (node, byte) -> node. Contents are few and short, so a hash map is small; first_ keeps
+  // it off the usual path.
   std::unordered_map<std::uint64_t, std::uint32_t> children_;
   std::vector<std::optional<std::uint32_t>> ids_;  // by node
   std::array<bool, 256> first_{};

@@ -12,7 +12,8 @@ namespace troupe {
 namespace {
 
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
-constexpr std::uint64_t kEmpty = std::numeric_limits<std::uint64_t>::max();  // ids are far below 2^32 - 1
+constexpr std::uint64_t kEmpty =
+    std::numeric_limits<std::uint64_t>::max();  // ids are far below 2^32 - 1
 
 std::uint64_t pair_of(std::uint32_t left, std::uint32_t right) {
   return (static_cast<std::uint64_t>(left) << 32U) | right;
@@ -45,7 +46,8 @@ using Queue = std::priority_queue<Candidate, std::vector<Candidate>, std::greate
 
 }  // namespace
 
-BytePairEncoder::BytePairEncoder(const std::array<std::uint32_t, 256>& byte_ids, const std::vector<Merge>& merges)
+BytePairEncoder::BytePairEncoder(const std::array<std::uint32_t, 256>& byte_ids,
+                                 const std::vector<Merge>& merges)
     : byte_ids_(byte_ids) {
   const std::size_t slots = std::bit_ceil(std::max<std::size_t>(2 * merges.size(), 16));
   slots_.assign(slots, Slot{kEmpty, 0, 0});
@@ -81,7 +83,9 @@ void BytePairEncoder::encode(std::string_view piece, std::vector<std::uint32_t>&
   const auto count = static_cast<std::uint32_t>(piece.size());
   std::vector<Symbol> symbols(count);
   for (std::uint32_t i = 0; i < count; ++i) {
-    symbols[i] = {byte_ids_[static_cast<std::uint8_t>(piece[i])], i == 0 ? kNone : i - 1, i + 1 == count ? kNone : i + 1};
+    symbols[i] = {byte_ids_[static_cast<std::uint8_t>(piece[i])],
+                  i == 0 ? kNone : i - 1,
+                  i + 1 == count ? kNone : i + 1};
   }
 
   std::vector<Candidate> first;

@@ -1,6 +1,6 @@
-// Byte pair encoding of one piece of text. Why not the textbook loop: it is quadratic, and pieces of 20,000 equal characters
-// occur. Neighbours live in a linked list and candidate merges in a heap, so a piece of n bytes costs O(n log n).
-// Immutable after construction; any thread.
+// Byte pair encoding of one piece of text. Why not the textbook loop: it is quadratic, and pieces
+// of 20,000 equal characters occur. Neighbours live in a linked list and candidate merges in a
+// heap, so a piece of n bytes costs O(n log n). Immutable after construction; any thread.
 //
 // BP-1: of all possible merges the one with the lowest rank goes first, the leftmost of equals.
 #pragma once

@@ -1,5 +1,7 @@
 #include "runtime/text/chat_template.h"
 
+#include "runtime/text/json_view.h"
+
 #include <minja/minja.hpp>
 #include <nlohmann/json.hpp>
 
@@ -12,8 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/text/json_view.h"
-
 namespace troupe {
 namespace {
 
@@ -21,21 +21,23 @@ namespace {
 using json = nlohmann::ordered_json;
 using Root = std::shared_ptr<minja::TemplateNode>;
 
-// minja parses with std::regex, whose recursion takes stack by the character: longer runs and comments crash it. The largest
-// templates in use have 20 KiB.
+// minja parses with std::regex, whose recursion takes stack by the character: longer runs and
+// comments crash it. The largest templates in use have 20 KiB.
 constexpr std::size_t kTemplateBytesMax = 48UL << 10U;
 constexpr std::size_t kRunBytesMax = 4096;
 constexpr JsonLimits kClientLimits{64, 1024};
 
-constexpr std::string_view kTrialMessages = R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hi"}])";
-constexpr std::string_view kTrialTools = R"([{"type": "function", "function": {"name": "f", "description": "d",
+constexpr std::string_view kTrialMessages =
+    R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hi"}])";
+constexpr std::string_view kTrialTools =
+    R"([{"type": "function", "function": {"name": "f", "description": "d",
     "parameters": {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}}}])";
 
 // Everything of the directory that rendering needs.
 struct Sources {
-  std::string name;      // for messages; empty: no template
+  std::string name;  // for messages; empty: no template
   std::string standard;
-  std::string tool_use;  // empty: the standard one
+  std::string tool_use;                  // empty: the standard one
   json special_tokens = json::object();  // bos_token ...
 };
 
@@ -54,7 +56,9 @@ std::string position_of(const std::exception& failure) {
 
 // The longest comment, word or stretch of space.
 std::size_t longest_run(std::string_view source) {
-  const auto kind_of = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' ? 'w' : c <= ' ' ? ' ' : c; };
+  const auto kind_of = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' ? 'w' : c <= ' ' ? ' ' : c;
+  };
   std::size_t longest = 0;
   std::size_t begin = 0;
   for (std::size_t at = 1; at <= source.size(); ++at) {
@@ -63,7 +67,8 @@ std::size_t longest_run(std::string_view source) {
       begin = at;
     }
   }
-  for (std::size_t at = source.find("{#"); at != std::string_view::npos; at = source.find("{#", at + 2)) {
+  for (std::size_t at = source.find("{#"); at != std::string_view::npos;
+       at = source.find("{#", at + 2)) {
     longest = std::max(longest, std::min(source.find("#}", at), source.size()) - at);
   }
   return longest;
@@ -71,19 +76,24 @@ std::size_t longest_run(std::string_view source) {
 
 Result<Root> parse_template(std::string_view source, const std::string& name) {
   if (source.size() > kTemplateBytesMax) {
-    return error(Kind::kInvalid, name + ": the chat template has " + std::to_string(source.size()) +
-                                     " bytes; expected at most " + std::to_string(kTemplateBytesMax));
+    return error(Kind::kInvalid,
+                 name + ": the chat template has " + std::to_string(source.size()) +
+                     " bytes; expected at most " + std::to_string(kTemplateBytesMax));
   }
   if (const std::size_t run = longest_run(source); run > kRunBytesMax) {
-    return error(Kind::kInvalid, name + ": the chat template has a comment, word or space of " + std::to_string(run) +
-                                     " bytes; expected at most " + std::to_string(kRunBytesMax));
+    return error(Kind::kInvalid,
+                 name + ": the chat template has a comment, word or space of " +
+                     std::to_string(run) + " bytes; expected at most " +
+                     std::to_string(kRunBytesMax));
   }
   try {
-    return minja::Parser::parse(std::string(source),
-                                {.trim_blocks = true, .lstrip_blocks = true, .keep_trailing_newline = false});
+    return minja::Parser::parse(
+        std::string(source),
+        {.trim_blocks = true, .lstrip_blocks = true, .keep_trailing_newline = false});
   } catch (const std::exception& failure) {  // a border: minja reports by exceptions
-    return error(Kind::kUnsupported, name + ": the chat template cannot be parsed: " + first_line(failure) +
-                                         position_of(failure));
+    return error(Kind::kUnsupported,
+                 name + ": the chat template cannot be parsed: " + first_line(failure) +
+                     position_of(failure));
   }
 }
 
@@ -98,30 +108,38 @@ Result<std::string> format_time(std::int64_t unix_s, const std::string& format) 
 }
 
 minja::Value strftime_now(std::int64_t unix_s) {
-  return minja::Value::callable([unix_s](const std::shared_ptr<minja::Context>&, minja::ArgumentsValue& arguments) {
-    arguments.expectArgs("strftime_now", {1, 1}, {0, 0});
-    return minja::Value(format_time(unix_s, arguments.args[0].get<std::string>()).value_or(""));
-  });
+  return minja::Value::callable(
+      [unix_s](const std::shared_ptr<minja::Context>&, minja::ArgumentsValue& arguments) {
+        arguments.expectArgs("strftime_now", {1, 1}, {0, 0});
+        return minja::Value(format_time(unix_s, arguments.args[0].get<std::string>()).value_or(""));
+      });
 }
 
-Result<std::string> render_template(minja::TemplateNode& root, const json& variables, std::int64_t now_unix_s) {
+Result<std::string> render_template(minja::TemplateNode& root,
+                                    const json& variables,
+                                    std::int64_t now_unix_s) {
   try {
     auto context = minja::Context::make(minja::Value(variables));
     if (!variables.contains("strftime_now")) {
       context->set("strftime_now", strftime_now(now_unix_s));
     }
     return root.render(context);
-  } catch (const std::exception& failure) {  // a border: so do raise_exception() in a template and wrong types
-    return error(Kind::kInvalid, "the chat template refused the conversation: " + first_line(failure));
+  } catch (const std::exception&
+               failure) {  // a border: so do raise_exception() in a template and wrong types
+    return error(Kind::kInvalid,
+                 "the chat template refused the conversation: " + first_line(failure));
   }
 }
 
-Result<json> parse_client(std::string_view text, std::string_view name, const JsonLimits& limits = kClientLimits) {
+Result<json> parse_client(std::string_view text,
+                          std::string_view name,
+                          const JsonLimits& limits = kClientLimits) {
   TROUPE_TRY(check_json(text, name, limits));
   return json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
-// OpenAI's API carries arguments as JSON in a text, templates want the object. What is no object stays as it is: the template decides.
+// OpenAI's API carries arguments as JSON in a text, templates want the object. What is no object
+// stays as it is: the template decides.
 void parse_arguments(json& call) {
   if (!call.is_object()) {
     return;
@@ -150,9 +168,11 @@ Result<json> parse_messages(std::string_view text) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
     json& message = messages[i];
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string()) {
-      return error(Kind::kInvalid, "messages[" + std::to_string(i) + "] is not an object with a role");
+      return error(Kind::kInvalid,
+                   "messages[" + std::to_string(i) + "] is not an object with a role");
     }
-    if (const auto calls = message.find("tool_calls"); calls != message.end() && calls->is_array()) {
+    if (const auto calls = message.find("tool_calls");
+        calls != message.end() && calls->is_array()) {
       for (json& call : *calls) {
         parse_arguments(call);
       }
@@ -220,7 +240,8 @@ Result<Sources> read_sources(const std::filesystem::path& directory) {
       return out;
     }
   }
-  TROUPE_ASSIGN(const auto processor, JsonDocument::open_if_present(directory / "chat_template.json"));
+  TROUPE_ASSIGN(const auto processor,
+                JsonDocument::open_if_present(directory / "chat_template.json"));
   if (processor != nullptr) {
     const JsonView root = processor->root();
     TROUPE_ASSIGN(const auto field, root.member("chat_template", "text"));
@@ -244,9 +265,12 @@ struct ChatTemplate::Parts {
 ChatTemplate::ChatTemplate(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 ChatTemplate::~ChatTemplate() = default;
 
-bool ChatTemplate::exists() const { return parts_->standard != nullptr; }
+bool ChatTemplate::exists() const {
+  return parts_->standard != nullptr;
+}
 
-Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::Parts::make(Sources sources, std::string directory) {
+Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::Parts::make(Sources sources,
+                                                                      std::string directory) {
   auto parts = std::make_unique<Parts>();
   parts->directory = std::move(directory);
   parts->special_tokens = std::move(sources.special_tokens);
@@ -265,28 +289,37 @@ Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::Parts::make(Sources so
       continue;  // a template that is not for tools may refuse them
     }
     if (const auto text = out->render(kTrialMessages, tools); !text) {
-      return error(Kind::kUnsupported, sources.name + ": " + text.error().message + "; that was a trial of two messages");
+      return error(
+          Kind::kUnsupported,
+          sources.name + ": " + text.error().message + "; that was a trial of two messages");
     }
   }
   return out;
 }
 
-Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::open(const std::filesystem::path& directory) {
+Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::open(
+    const std::filesystem::path& directory) {
   TROUPE_ASSIGN(Sources sources, read_sources(directory));
   return Parts::make(std::move(sources), directory.string());
 }
 
-Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::parse(std::string_view source, std::string name) {
+Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::parse(std::string_view source,
+                                                                std::string name) {
   Sources sources;
   sources.standard = source;
   sources.name = name;
   return Parts::make(std::move(sources), std::move(name));
 }
 
-Result<std::string> ChatTemplate::render(std::string_view messages, std::string_view tools, const ChatOptions& options) const {
+Result<std::string> ChatTemplate::render(std::string_view messages,
+                                         std::string_view tools,
+                                         const ChatOptions& options) const {
   if (!exists()) {
-    return error(Kind::kUnsupported, parts_->directory + " has no chat template (chat_template.jinja, or in "
-                                     "tokenizer_config.json or chat_template.json); give the prompt as plain text instead");
+    return error(
+        Kind::kUnsupported,
+        parts_->directory +
+            " has no chat template (chat_template.jinja, or in "
+            "tokenizer_config.json or chat_template.json); give the prompt as plain text instead");
   }
   json variables = parts_->special_tokens;
   if (!options.variables.empty()) {
@@ -308,10 +341,12 @@ Result<std::string> ChatTemplate::render(std::string_view messages, std::string_
     }
   }
   const bool with_tools = variables.contains("tools") && parts_->tool_use != nullptr;
-  return render_template(with_tools ? *parts_->tool_use : *parts_->standard, variables, options.now_unix_s);
+  return render_template(
+      with_tools ? *parts_->tool_use : *parts_->standard, variables, options.now_unix_s);
 }
 
-Result<std::string> ChatTemplate::render(std::span<const ChatMessage> messages, const ChatOptions& options) const {
+Result<std::string> ChatTemplate::render(std::span<const ChatMessage> messages,
+                                         const ChatOptions& options) const {
   json list = json::array();
   for (const ChatMessage& message : messages) {
     list.push_back({{"role", message.role}, {"content", message.content}});

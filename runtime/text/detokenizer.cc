@@ -1,15 +1,16 @@
 #include "runtime/text/detokenizer.h"
 
+#include "runtime/text/unicode.h"
+
 #include <string_view>
 #include <utility>
-
-#include "runtime/text/unicode.h"
 
 namespace troupe {
 namespace {
 
-// ED A0..BF can only become an (invalid) surrogate. It could be given up at once; Python's incremental decoder, with which other
-// engines stream, looks at one more byte first, and streams are compared text by text.
+// ED A0..BF can only become an (invalid) surrogate. It could be given up at once; Python's
+// incremental decoder, with which other engines stream, looks at one more byte first, and streams
+// are compared text by text.
 bool starts_surrogate(std::string_view bytes) {
   return bytes.size() == 2 && bytes[0] == '\xED' && static_cast<std::uint8_t>(bytes[1]) >= 0xA0 &&
          static_cast<std::uint8_t>(bytes[1]) <= 0xBF;
@@ -35,7 +36,8 @@ std::string Detokenizer::push(std::uint32_t id) {
     if (step.kind == Utf8Step::Kind::kIncomplete || starts_surrogate(rest)) {
       break;
     }
-    out += step.kind == Utf8Step::Kind::kComplete ? rest.substr(0, step.length) : kReplacementCharacter;
+    out += step.kind == Utf8Step::Kind::kComplete ? rest.substr(0, step.length)
+                                                  : kReplacementCharacter;
     at += step.length;
   }
   held_.erase(0, at);

@@ -1,15 +1,16 @@
-// Token ids to text, one at a time, for streaming: tells what can be shown now. Owned by the sequence it serves; one thread.
+// Token ids to text, one at a time, for streaming: tells what can be shown now. Owned by the
+// sequence it serves; one thread.
 //
 // DT-1: every returned text is whole UTF-8; a character is never split over two of them.
 // DT-2: all returned texts together, with flush(), equal Tokenizer::decode of all ids.
 // DT-3: at most 3 bytes are held back.
 #pragma once
 
+#include "runtime/text/tokenizer.h"
+
 #include <cstdint>
 #include <memory>
 #include <string>
-
-#include "runtime/text/tokenizer.h"
 
 namespace troupe {
 
@@ -20,7 +21,8 @@ class Detokenizer final {
   // What this token completes, possibly nothing.
   [[nodiscard]] std::string push(std::uint32_t id);
 
-  // At the end of the sequence: U+FFFD for a character that was left incomplete, else nothing. Then the object is as new.
+  // At the end of the sequence: U+FFFD for a character that was left incomplete, else nothing. Then
+  // the object is as new.
   [[nodiscard]] std::string flush();
 
  private:

@@ -1,5 +1,7 @@
 #include "runtime/text/json_view.h"
 
+#include "runtime/text/unicode.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -11,8 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/text/unicode.h"
-
 namespace troupe {
 namespace {
 
@@ -20,7 +20,8 @@ using nlohmann::json;
 
 constexpr std::uintmax_t kFileBytesMax = 256UL << 20U;
 constexpr std::size_t kExcerptBytesMax = 60;
-constexpr std::string_view kPlainNameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+constexpr std::string_view kPlainNameCharacters =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
 
 // Follows the parser without keeping anything; returning false ends the parse.
 class Inspector final : public nlohmann::json_sax<json> {
@@ -41,12 +42,15 @@ class Inspector final : public nlohmann::json_sax<json> {
   bool end_array() override { return leave(); }
   bool key(string_t&) override {
     if (++members_.back() > limits_.members_max) {
-      problem_ = "has an object of more than " + std::to_string(limits_.members_max) + " members; use fewer";
+      problem_ = "has an object of more than " + std::to_string(limits_.members_max) +
+                 " members; use fewer";
       return false;
     }
     return true;
   }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+  bool parse_error(std::size_t position,
+                   const std::string&,
+                   const nlohmann::detail::exception&) override {
     problem_ = "is not valid JSON at byte " + std::to_string(position);
     return false;
   }
@@ -55,7 +59,8 @@ class Inspector final : public nlohmann::json_sax<json> {
   bool enter() {
     members_.push_back(0);
     if (members_.size() > limits_.depth_max) {
-      problem_ = "is nested more than " + std::to_string(limits_.depth_max) + " levels deep; use fewer";
+      problem_ =
+          "is nested more than " + std::to_string(limits_.depth_max) + " levels deep; use fewer";
       return false;
     }
     return true;
@@ -70,7 +75,9 @@ class Inspector final : public nlohmann::json_sax<json> {
   std::string problem_;
 };
 
-const json& node_of(const void* node) { return *static_cast<const json*>(node); }
+const json& node_of(const void* node) {
+  return *static_cast<const json*>(node);
+}
 
 std::string found(const json& node) {
   switch (node.type()) {
@@ -101,7 +108,10 @@ std::string excerpt(std::string_view text) {
   for (const char c : clean) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
       std::array<char, 8> escape{};
-      std::snprintf(escape.data(), escape.size(), "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+      std::snprintf(escape.data(),
+                    escape.size(),
+                    "\\x%02x",
+                    static_cast<unsigned>(static_cast<unsigned char>(c)));
       out += escape.data();
     } else {
       out.push_back(c);
@@ -125,8 +135,9 @@ Result<std::string> read_text_file(const std::filesystem::path& path) {
     return error(Kind::kInvalid, path.string() + ": cannot be read: " + failure.message());
   }
   if (size > kFileBytesMax) {
-    return error(Kind::kInvalid, path.string() + ": has " + std::to_string(size) + " bytes; expected at most " +
-                                     std::to_string(kFileBytesMax));
+    return error(Kind::kInvalid,
+                 path.string() + ": has " + std::to_string(size) + " bytes; expected at most " +
+                     std::to_string(kFileBytesMax));
   }
   std::ifstream file(path, std::ios::binary);
   std::string text(static_cast<std::size_t>(size), '\0');
@@ -136,10 +147,18 @@ Result<std::string> read_text_file(const std::filesystem::path& path) {
   return text;
 }
 
-bool JsonView::is_text() const { return node_of(node_).is_string(); }
-bool JsonView::is_list() const { return node_of(node_).is_array(); }
-bool JsonView::is_object() const { return node_of(node_).is_object(); }
-std::size_t JsonView::size() const { return node_of(node_).is_structured() ? node_of(node_).size() : 0; }
+bool JsonView::is_text() const {
+  return node_of(node_).is_string();
+}
+bool JsonView::is_list() const {
+  return node_of(node_).is_array();
+}
+bool JsonView::is_object() const {
+  return node_of(node_).is_object();
+}
+std::size_t JsonView::size() const {
+  return node_of(node_).is_structured() ? node_of(node_).size() : 0;
+}
 
 std::optional<JsonView> JsonView::find(std::string_view name) const {
   const json& node = node_of(node_);
@@ -177,7 +196,8 @@ JsonView JsonView::element(std::size_t index) const {
   return view;
 }
 
-Status JsonView::for_each(const std::function<Status(std::string_view, const JsonView&)>& visit) const {
+Status JsonView::for_each(
+    const std::function<Status(std::string_view, const JsonView&)>& visit) const {
   if (!is_object()) {
     return refuse("an object");
   }
@@ -207,7 +227,8 @@ Result<bool> JsonView::boolean() const {
 Result<std::uint32_t> JsonView::integer(std::uint32_t min, std::uint32_t max) const {
   const json& node = node_of(node_);
   // A non-negative integer literal is stored as unsigned.
-  if (!node.is_number_unsigned() || node.get<std::uint64_t>() < min || node.get<std::uint64_t>() > max) {
+  if (!node.is_number_unsigned() || node.get<std::uint64_t>() < min ||
+      node.get<std::uint64_t>() > max) {
     return refuse("an integer from " + std::to_string(min) + " to " + std::to_string(max));
   }
   return static_cast<std::uint32_t>(node.get<std::uint64_t>());
@@ -236,8 +257,9 @@ std::string JsonView::field() const {
 }
 
 tl::unexpected<Error> JsonView::refuse(std::string_view expected, Kind kind) const {
-  return error(kind, document_->name() + ": " + field() + " is " + found(node_of(node_)) + "; expected " +
-                         std::string(expected));
+  return error(kind,
+               document_->name() + ": " + field() + " is " + found(node_of(node_)) + "; expected " +
+                   std::string(expected));
 }
 
 tl::unexpected<Error> JsonView::complain(std::string_view problem) const {
@@ -252,15 +274,19 @@ JsonDocument::JsonDocument(std::unique_ptr<Tree> tree, std::string name)
     : tree_(std::move(tree)), name_(std::move(name)) {}
 JsonDocument::~JsonDocument() = default;
 
-JsonView JsonDocument::root() const { return {&tree_->root, this}; }
+JsonView JsonDocument::root() const {
+  return {&tree_->root, this};
+}
 
-Result<std::unique_ptr<const JsonDocument>> JsonDocument::parse(std::string_view text, std::string name) {
+Result<std::unique_ptr<const JsonDocument>> JsonDocument::parse(std::string_view text,
+                                                                std::string name) {
   auto tree = std::make_unique<Tree>();
   tree->root = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (tree->root.is_discarded()) {
     constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
     TROUPE_TRY(check_json(text, name + ": the file", JsonLimits{kAny, kAny}));
-    return error(Kind::kInternal, name + ": the file was refused by one JSON parser and accepted by another");
+    return error(Kind::kInternal,
+                 name + ": the file was refused by one JSON parser and accepted by another");
   }
   std::unique_ptr<const JsonDocument> document(new JsonDocument(std::move(tree), std::move(name)));
   if (!document->root().is_object()) {
@@ -274,7 +300,8 @@ Result<std::unique_ptr<const JsonDocument>> JsonDocument::open(const std::filesy
   return parse(text, path.string());
 }
 
-Result<std::unique_ptr<const JsonDocument>> JsonDocument::open_if_present(const std::filesystem::path& path) {
+Result<std::unique_ptr<const JsonDocument>> JsonDocument::open_if_present(
+    const std::filesystem::path& path) {
   std::error_code failure;
   if (!std::filesystem::exists(path, failure)) {
     return std::unique_ptr<const JsonDocument>();

@@ -1,8 +1,12 @@
-// Type-checked reading of the small JSON files beside a model. A model directory is untrusted: whatever is wrong in it is
-// reported the same way, naming file, field, what was found and what was expected. Owned by the reader; one thread.
+// Type-checked reading of the small JSON files beside a model. A model directory is untrusted:
+// whatever is wrong in it is reported the same way, naming file, field, what was found and what was
+// expected. Owned by the reader; one thread.
 //
-// JV-1: a JsonView names its field through the views it came from, so it must not outlive them, nor they move under it.
+// JV-1: a JsonView names its field through the views it came from, so it must not outlive them, nor
+// they move under it.
 #pragma once
+
+#include "runtime/base/error.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -13,17 +17,17 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/base/error.h"
-
 namespace troupe {
 
 struct JsonLimits {
-  std::size_t depth_max = 64;            // nested lists and objects
-  std::size_t members_max = 1024;        // of one object; ordered objects cost the square of it
+  std::size_t depth_max = 64;      // nested lists and objects
+  std::size_t members_max = 1024;  // of one object; ordered objects cost the square of it
 };
 
 // Checks syntax and limits without building anything. kInvalid: the message begins with `name`.
-[[nodiscard]] Status check_json(std::string_view text, std::string_view name, const JsonLimits& limits);
+[[nodiscard]] Status check_json(std::string_view text,
+                                std::string_view name,
+                                const JsonLimits& limits);
 
 // The whole file. kInvalid: missing, unreadable, or larger than 256 MiB.
 [[nodiscard]] Result<std::string> read_text_file(const std::filesystem::path& path);
@@ -42,7 +46,8 @@ class JsonView final {
   [[nodiscard]] Result<JsonView> member(std::string_view name, std::string_view expected) const;
   [[nodiscard]] JsonView element(std::size_t index) const;  // REQUIRES: a list, index < size()
   // Members in the order of their names.
-  [[nodiscard]] Status for_each(const std::function<Status(std::string_view name, const JsonView& value)>& visit) const;
+  [[nodiscard]] Status for_each(
+      const std::function<Status(std::string_view name, const JsonView& value)>& visit) const;
 
   [[nodiscard]] Result<std::string_view> text() const;
   [[nodiscard]] Result<bool> boolean() const;
@@ -50,7 +55,8 @@ class JsonView final {
   [[nodiscard]] Result<double> number(double min, double max) const;
 
   // "FILE: FIELD is FOUND; expected EXPECTED"
-  [[nodiscard]] tl::unexpected<Error> refuse(std::string_view expected, Kind kind = Kind::kInvalid) const;
+  [[nodiscard]] tl::unexpected<Error> refuse(std::string_view expected,
+                                             Kind kind = Kind::kInvalid) const;
   // "FILE: FIELD PROBLEM"
   [[nodiscard]] tl::unexpected<Error> complain(std::string_view problem) const;
   [[nodiscard]] std::string field() const;  // "model.merges[3]"; "the file" for all of it
@@ -62,17 +68,20 @@ class JsonView final {
   const void* node_;
   const JsonDocument* document_;
   const JsonView* parent_ = nullptr;
-  std::string_view name_;   // in an object
-  std::size_t index_ = 0;   // in a list
+  std::string_view name_;  // in an object
+  std::size_t index_ = 0;  // in a list
 };
 
 class JsonDocument final {
  public:
   // `name` is what messages call the file.
-  [[nodiscard]] static Result<std::unique_ptr<const JsonDocument>> parse(std::string_view text, std::string name);
-  [[nodiscard]] static Result<std::unique_ptr<const JsonDocument>> open(const std::filesystem::path& path);
+  [[nodiscard]] static Result<std::unique_ptr<const JsonDocument>> parse(std::string_view text,
+                                                                         std::string name);
+  [[nodiscard]] static Result<std::unique_ptr<const JsonDocument>> open(
+      const std::filesystem::path& path);
   // Null if there is no such file.
-  [[nodiscard]] static Result<std::unique_ptr<const JsonDocument>> open_if_present(const std::filesystem::path& path);
+  [[nodiscard]] static Result<std::unique_ptr<const JsonDocument>> open_if_present(
+      const std::filesystem::path& path);
   ~JsonDocument();
   JsonDocument(const JsonDocument&) = delete;
   JsonDocument& operator=(const JsonDocument&) = delete;
@@ -88,7 +97,8 @@ class JsonDocument final {
   std::string name_;
 };
 
-// Text from a file as it may appear in a message: in quotes, at most 60 bytes of it, control characters escaped.
+// Text from a file as it may appear in a message: in quotes, at most 60 bytes of it, control
+// characters escaped.
 [[nodiscard]] std::string excerpt(std::string_view text);
 
 }  // namespace troupe

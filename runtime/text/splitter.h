@@ -1,16 +1,17 @@
-// Cuts text into the pieces that BPE then encodes one by one, by the regular expression a model brings along. PCRE2 with JIT is
-// used because the pattern comes from a file; a hand-written matcher would be right for one pattern only.
-// Immutable; any thread.
+// Cuts text into the pieces that BPE then encodes one by one, by the regular expression a model
+// brings along. PCRE2 with JIT is used because the pattern comes from a file; a hand-written
+// matcher would be right for one pattern only. Immutable; any thread.
 //
-// SP-1: the pieces are not empty, in order, and add up to the text; what the pattern does not match is a piece of its own.
+// SP-1: the pieces are not empty, in order, and add up to the text; what the pattern does not match
+// is a piece of its own.
 #pragma once
+
+#include "runtime/base/error.h"
 
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "runtime/base/error.h"
 
 namespace troupe {
 
@@ -22,8 +23,8 @@ class Splitter final {
   Splitter(const Splitter&) = delete;
   Splitter& operator=(const Splitter&) = delete;
 
-  // Appends views into `text`. kInvalid: matching needed more steps than allowed (a pattern that backtracks too much).
-  // REQUIRES: `text` is well-formed UTF-8.
+  // Appends views into `text`. kInvalid: matching needed more steps than allowed (a pattern that
+  // backtracks too much). REQUIRES: `text` is well-formed UTF-8.
   [[nodiscard]] Status split(std::string_view text, std::vector<std::string_view>& pieces) const;
 
  private:

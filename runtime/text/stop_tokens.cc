@@ -1,12 +1,12 @@
 #include "runtime/text/stop_tokens.h"
 
+#include "runtime/text/json_view.h"
+#include "runtime/text/tokenizer_file.h"
+
 #include <algorithm>
 #include <limits>
 #include <string>
 #include <string_view>
-
-#include "runtime/text/json_view.h"
-#include "runtime/text/tokenizer_file.h"
 
 namespace troupe {
 namespace {
@@ -49,14 +49,21 @@ Status read_token(const JsonView& config, const Tokenizer& tokenizer, Ids& out) 
   return {};
 }
 
-Status read_number(const JsonView& owner, std::string_view name, double min, double max, std::optional<double>& out) {
+Status read_number(const JsonView& owner,
+                   std::string_view name,
+                   double min,
+                   double max,
+                   std::optional<double>& out) {
   if (const auto field = owner.find(name)) {
     TROUPE_ASSIGN(out, field->number(min, max));
   }
   return {};
 }
 
-Status read_count(const JsonView& owner, std::string_view name, std::uint32_t min, std::optional<std::uint32_t>& out) {
+Status read_count(const JsonView& owner,
+                  std::string_view name,
+                  std::uint32_t min,
+                  std::optional<std::uint32_t>& out) {
   if (const auto field = owner.find(name)) {
     TROUPE_ASSIGN(out, field->integer(min, std::numeric_limits<std::int32_t>::max()));
   }
@@ -72,21 +79,25 @@ Status read_defaults(const JsonView& root, GenerationDefaults& out) {
   TROUPE_TRY(read_count(root, "top_k", 0, out.top_k));
   TROUPE_TRY(read_number(root, "top_p", 0, 1, out.top_p));
   TROUPE_TRY(read_number(root, "min_p", 0, 1, out.min_p));
-  TROUPE_TRY(read_number(root, "repetition_penalty", 1 / kPenaltyMax, kPenaltyMax, out.repetition_penalty));
+  TROUPE_TRY(read_number(
+      root, "repetition_penalty", 1 / kPenaltyMax, kPenaltyMax, out.repetition_penalty));
   return read_count(root, "max_new_tokens", 1, out.max_new_tokens);
 }
 
 }  // namespace
 
-Result<GenerationConfig> read_generation_config(const std::filesystem::path& directory, const Tokenizer* tokenizer) {
+Result<GenerationConfig> read_generation_config(const std::filesystem::path& directory,
+                                                const Tokenizer* tokenizer) {
   GenerationConfig out;
-  TROUPE_ASSIGN(const auto generation, JsonDocument::open_if_present(directory / "generation_config.json"));
+  TROUPE_ASSIGN(const auto generation,
+                JsonDocument::open_if_present(directory / "generation_config.json"));
   if (generation != nullptr) {
     const JsonView root = generation->root();
     TROUPE_TRY(read_ids(root, out.stop_ids));
     TROUPE_TRY(read_defaults(root, out.defaults));
   }
-  TROUPE_ASSIGN(const auto settings, JsonDocument::open_if_present(directory / "tokenizer_config.json"));
+  TROUPE_ASSIGN(const auto settings,
+                JsonDocument::open_if_present(directory / "tokenizer_config.json"));
   if (settings != nullptr && tokenizer != nullptr) {
     TROUPE_TRY(read_token(settings->root(), *tokenizer, out.stop_ids));
   }

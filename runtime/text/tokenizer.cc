@@ -1,14 +1,14 @@
 #include "runtime/text/tokenizer.h"
 
-#include <unordered_map>
-#include <utility>
-
 #include "runtime/text/added_tokens.h"
 #include "runtime/text/bpe.h"
 #include "runtime/text/json_view.h"
 #include "runtime/text/splitter.h"
 #include "runtime/text/tokenizer_file.h"
 #include "runtime/text/unicode.h"
+
+#include <unordered_map>
+#include <utility>
 
 namespace troupe {
 namespace {
@@ -64,7 +64,9 @@ struct Tokenizer::Parts {
     return {};
   }
 
-  [[nodiscard]] Mark mark(std::uint32_t id) const { return id < marks.size() ? marks[id] : Mark::kPlain; }
+  [[nodiscard]] Mark mark(std::uint32_t id) const {
+    return id < marks.size() ? marks[id] : Mark::kPlain;
+  }
 
   TokenizerFile file;
   std::unique_ptr<Splitter> splitter;
@@ -100,7 +102,8 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::make(const JsonDocument& tok
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::open(const std::filesystem::path& directory,
                                                          const TokenizerOptions& options) {
   TROUPE_ASSIGN(const auto tokenizer, JsonDocument::open(directory / "tokenizer.json"));
-  TROUPE_ASSIGN(const auto config, JsonDocument::open_if_present(directory / "tokenizer_config.json"));
+  TROUPE_ASSIGN(const auto config,
+                JsonDocument::open_if_present(directory / "tokenizer_config.json"));
   TROUPE_ASSIGN(const auto model, JsonDocument::open_if_present(directory / "config.json"));
   return make(*tokenizer, config.get(), options, model != nullptr && is_qwen35(*model));
 }
@@ -116,10 +119,12 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view token
   return make(*tokenizer, config.get(), options, false);
 }
 
-Result<std::vector<std::uint32_t>> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+Result<std::vector<std::uint32_t>> Tokenizer::encode(std::string_view text,
+                                                     const EncodeOptions& options) const {
   if (text.size() > kTextBytesMax) {
-    return error(Kind::kInvalid, "a text of " + std::to_string(text.size()) + " bytes cannot be encoded; the limit is " +
-                                     std::to_string(kTextBytesMax));
+    return error(Kind::kInvalid,
+                 "a text of " + std::to_string(text.size()) +
+                     " bytes cannot be encoded; the limit is " + std::to_string(kTextBytesMax));
   }
   std::string repaired;
   if (!is_utf8(text)) {
@@ -152,18 +157,27 @@ std::string Tokenizer::decode(std::span<const std::uint32_t> ids, bool skip_spec
 }
 
 std::string_view Tokenizer::bytes(std::uint32_t id) const {
-  return id < parts_->file.tokens.size() ? std::string_view(parts_->file.tokens[id]) : std::string_view();
+  return id < parts_->file.tokens.size() ? std::string_view(parts_->file.tokens[id])
+                                         : std::string_view();
 }
 
-std::uint32_t Tokenizer::vocab_size() const { return static_cast<std::uint32_t>(parts_->file.tokens.size()); }
+std::uint32_t Tokenizer::vocab_size() const {
+  return static_cast<std::uint32_t>(parts_->file.tokens.size());
+}
 
 std::optional<std::uint32_t> Tokenizer::id_of(std::string_view text) const {
   const auto found = parts_->ids.find(text);
   return found == parts_->ids.end() ? std::nullopt : std::optional(found->second);
 }
 
-bool Tokenizer::is_added(std::uint32_t id) const { return parts_->mark(id) != Mark::kPlain; }
-bool Tokenizer::is_special(std::uint32_t id) const { return parts_->mark(id) == Mark::kSpecial; }
-const std::string& Tokenizer::pattern() const { return parts_->file.pattern; }
+bool Tokenizer::is_added(std::uint32_t id) const {
+  return parts_->mark(id) != Mark::kPlain;
+}
+bool Tokenizer::is_special(std::uint32_t id) const {
+  return parts_->mark(id) == Mark::kSpecial;
+}
+const std::string& Tokenizer::pattern() const {
+  return parts_->file.pattern;
+}
 
 }  // namespace troupe

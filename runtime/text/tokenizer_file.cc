@@ -1,14 +1,14 @@
 #include "runtime/text/tokenizer_file.h"
 
+#include "runtime/text/json_view.h"
+#include "runtime/text/unicode.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <optional>
 #include <unordered_map>
 #include <utility>
-
-#include "runtime/text/json_view.h"
-#include "runtime/text/unicode.h"
 
 namespace troupe {
 namespace {
@@ -35,7 +35,9 @@ Status expect_empty(const JsonView& owner, std::string_view name) {
   return {};
 }
 
-Status expect_type(const JsonView& component, std::string_view expected, std::string_view sentence) {
+Status expect_type(const JsonView& component,
+                   std::string_view expected,
+                   std::string_view sentence) {
   TROUPE_ASSIGN(const auto type, component.member("type", "text"));
   TROUPE_ASSIGN(const auto name, type.text());
   if (name != expected) {
@@ -92,7 +94,8 @@ Status check_decoder(const JsonView& root) {
   TROUPE_ASSIGN(const auto decoder, root.member("decoder", "a ByteLevel decoder"));
   TROUPE_TRY(expect_type(decoder, "ByteLevel", "\"ByteLevel\""));
   if (const auto post = root.find("post_processor")) {
-    TROUPE_TRY(expect_type(*post, "ByteLevel", "\"ByteLevel\" or none: no tokens are added around a text"));
+    TROUPE_TRY(expect_type(
+        *post, "ByteLevel", "\"ByteLevel\" or none: no tokens are added around a text"));
   }
   return {};
 }
@@ -110,7 +113,8 @@ Result<Ids> read_vocab(const JsonView& model, TokenizerFile& out) {
       out.tokens.resize(id + 1UL);
     }
     if (!out.tokens[id].empty()) {
-      return value.complain("is " + std::to_string(id) + ", and so is another token's; ids must differ");
+      return value.complain("is " + std::to_string(id) +
+                            ", and so is another token's; ids must differ");
     }
     // What is no spelling of bytes cannot come out of BPE, but it decodes to itself.
     out.tokens[id] = bytes_of_alphabet(text).value_or(std::string(text));
@@ -171,8 +175,8 @@ Status read_merges(const JsonView& model, const Ids& ids, TokenizerFile& out) {
     for (std::size_t k = 0; k < texts.size(); ++k) {
       const auto entry = ids.find(texts[k]);
       if (entry == ids.end()) {
-        return merge.complain("joins " + excerpt(pair.first) + " and " + excerpt(pair.second) + ", but " +
-                              excerpt(texts[k]) + " is not in model.vocab");
+        return merge.complain("joins " + excerpt(pair.first) + " and " + excerpt(pair.second) +
+                              ", but " + excerpt(texts[k]) + " is not in model.vocab");
       }
       found[k] = entry->second;
     }
@@ -211,7 +215,8 @@ Result<AddedToken> read_added_token(const JsonView& entry, std::uint32_t id) {
   TROUPE_TRY(expect_false(entry, "single_word"));
   TROUPE_TRY(expect_false(entry, "lstrip"));
   TROUPE_TRY(expect_false(entry, "rstrip"));
-  // Tokens are found in raw text. For ASCII that is also right if the file wants them found in normalised text.
+  // Tokens are found in raw text. For ASCII that is also right if the file wants them found in
+  // normalised text.
   if (const auto normalized = entry.find("normalized")) {
     TROUPE_ASSIGN(const bool set, normalized->boolean());
     if (set && compose_nfc(text) != text) {
@@ -233,12 +238,13 @@ class AddedTokenUnion final {
   Status add(const JsonView& entry, AddedToken token) {
     if (const auto known = id_of(token.content)) {
       if (*known != token.id) {
-        return entry.complain("gives id " + std::to_string(token.id) + " to " + excerpt(token.content) +
-                              ", which has id " + std::to_string(*known));
+        return entry.complain("gives id " + std::to_string(token.id) + " to " +
+                              excerpt(token.content) + ", which has id " + std::to_string(*known));
       }
     } else if (token.id < out_.tokens.size() && !out_.tokens[token.id].empty()) {
-      return entry.complain("gives id " + std::to_string(token.id) + " to " + excerpt(token.content) +
-                            ", but that is the id of " + excerpt(out_.tokens[token.id]));
+      return entry.complain("gives id " + std::to_string(token.id) + " to " +
+                            excerpt(token.content) + ", but that is the id of " +
+                            excerpt(out_.tokens[token.id]));
     }
     if (!ids_.emplace(token.content, token.id).second) {
       return {};  // both files name it
@@ -292,7 +298,8 @@ Status read_added_tokens_decoder(const JsonView& config, AddedTokenUnion& tokens
     std::uint32_t id = 0;
     const auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), id);
     if (failure != std::errc() || end != name.data() + name.size() || id > kTokenIdMax) {
-      return entry.complain("has a name that is no id; expected an integer from 0 to " + std::to_string(kTokenIdMax));
+      return entry.complain("has a name that is no id; expected an integer from 0 to " +
+                            std::to_string(kTokenIdMax));
     }
     TROUPE_ASSIGN(AddedToken token, read_added_token(entry, id));
     return tokens.add(entry, std::move(token));
@@ -301,7 +308,8 @@ Status read_added_tokens_decoder(const JsonView& config, AddedTokenUnion& tokens
 
 }  // namespace
 
-Result<TokenizerFile> read_tokenizer_file(const JsonDocument& tokenizer, const JsonDocument* config) {
+Result<TokenizerFile> read_tokenizer_file(const JsonDocument& tokenizer,
+                                          const JsonDocument* config) {
   TokenizerFile out;
   const JsonView root = tokenizer.root();
   TROUPE_ASSIGN(out.nfc, read_normalizer(root));
@@ -317,7 +325,9 @@ Result<TokenizerFile> read_tokenizer_file(const JsonDocument& tokenizer, const J
       TROUPE_ASSIGN(out.pattern, pattern->text());
     }
   }
-  std::sort(out.added.begin(), out.added.end(), [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  std::sort(out.added.begin(), out.added.end(), [](const AddedToken& a, const AddedToken& b) {
+    return a.id < b.id;
+  });
   return out;
 }
 

@@ -1,17 +1,18 @@
 #include "runtime/text/unicode.h"
 
+#include "runtime/base/error.h"
+
 #include <utf8proc.h>
 
 #include <algorithm>
 #include <array>
 #include <vector>
 
-#include "runtime/base/error.h"
-
 namespace troupe {
 namespace {
 
-// What a lead byte announces: how many bytes, and which second bytes are allowed (Unicode table 3-7).
+// What a lead byte announces: how many bytes, and which second bytes are allowed (Unicode table
+// 3-7).
 struct Lead {
   std::size_t length = 0;  // 0: no lead byte
   std::uint8_t second_min = 0x80;
@@ -39,14 +40,16 @@ Lead lead_of(std::uint8_t byte) {
 }
 
 bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  return std::all_of(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
 bool is_printable_byte(std::uint32_t byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
-// The alphabet in both directions. Bytes that are not printable take U+0100, U+0101, ... in ascending order.
+// The alphabet in both directions. Bytes that are not printable take U+0100, U+0101, ... in
+// ascending order.
 struct Alphabet {
   std::array<char32_t, 256> code_points{};
   std::array<std::int16_t, 512> bytes{};
@@ -78,11 +81,14 @@ std::vector<utf8proc_int32_t> decompose(std::string_view text) {
   int boundary = 0;
   for (std::size_t at = 0; at < text.size();) {
     const Utf8Step step = utf8_step(text.substr(at));
-    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(step.code_point), parts.data(),
-                                               static_cast<utf8proc_ssize_t>(parts.size()),
-                                               static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE),
-                                               &boundary);
-    TROUPE_CHECK(count >= 1 && static_cast<std::size_t>(count) <= parts.size(), "a code point decomposes into few");
+    const auto count = utf8proc_decompose_char(
+        static_cast<utf8proc_int32_t>(step.code_point),
+        parts.data(),
+        static_cast<utf8proc_ssize_t>(parts.size()),
+        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE),
+        &boundary);
+    TROUPE_CHECK(count >= 1 && static_cast<std::size_t>(count) <= parts.size(),
+                 "a code point decomposes into few");
     out.insert(out.end(), parts.begin(), parts.begin() + count);
     at += step.length;
   }
@@ -132,7 +138,8 @@ std::string replace_invalid_utf8(std::string_view bytes) {
   out.reserve(bytes.size());
   for (std::size_t at = 0; at < bytes.size();) {
     const Utf8Step step = utf8_step(bytes.substr(at));
-    out += step.kind == Utf8Step::Kind::kComplete ? bytes.substr(at, step.length) : kReplacementCharacter;
+    out += step.kind == Utf8Step::Kind::kComplete ? bytes.substr(at, step.length)
+                                                  : kReplacementCharacter;
     at += step.length;
   }
   return out;
@@ -152,9 +159,14 @@ std::string compose_nfc(std::string_view text) {
   }
   std::vector<utf8proc_int32_t> points = decompose(text);
 
-  // utf8proc orders marks by exchanging neighbours, which is quadratic in a run of marks; so runs are sorted here.
-  const auto mark_class = [](utf8proc_int32_t point) { return utf8proc_get_property(point)->combining_class; };
-  const auto by_class = [&mark_class](utf8proc_int32_t a, utf8proc_int32_t b) { return mark_class(a) < mark_class(b); };
+  // utf8proc orders marks by exchanging neighbours, which is quadratic in a run of marks; so runs
+  // are sorted here.
+  const auto mark_class = [](utf8proc_int32_t point) {
+    return utf8proc_get_property(point)->combining_class;
+  };
+  const auto by_class = [&mark_class](utf8proc_int32_t a, utf8proc_int32_t b) {
+    return mark_class(a) < mark_class(b);
+  };
   const auto is_mark = [&mark_class](utf8proc_int32_t point) { return mark_class(point) != 0; };
   for (auto run = points.begin(); run != points.end();) {
     run = std::find_if(run, points.end(), is_mark);
@@ -163,8 +175,10 @@ std::string compose_nfc(std::string_view text) {
     run = end;
   }
 
-  const auto length = utf8proc_normalize_utf32(points.data(), static_cast<utf8proc_ssize_t>(points.size()),
-                                               static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const auto length =
+      utf8proc_normalize_utf32(points.data(),
+                               static_cast<utf8proc_ssize_t>(points.size()),
+                               static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   TROUPE_CHECK(length >= 0, "composing well-formed text succeeds");
   std::string out;
   out.reserve(text.size());

@@ -1,5 +1,7 @@
 #include "runtime/text/bpe.h"
 
+#include "runtime/base/sources.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,8 +9,6 @@
 #include <numeric>
 #include <string>
 #include <vector>
-
-#include "runtime/base/sources.h"
 
 namespace troupe {
 namespace {
@@ -30,7 +30,8 @@ Ids encode(const std::vector<Merge>& merges, std::string_view piece) {
 // The definition, word for word: look for the best pair, merge its first place, begin again.
 Ids encode_by_definition(const std::vector<Merge>& merges, std::string_view piece) {
   Ids ids(piece.size());
-  std::transform(piece.begin(), piece.end(), ids.begin(), [](char c) { return static_cast<std::uint8_t>(c); });
+  std::transform(
+      piece.begin(), piece.end(), ids.begin(), [](char c) { return static_cast<std::uint8_t>(c); });
   for (;;) {
     std::size_t best_rank = merges.size();
     std::size_t best_at = 0;
@@ -50,9 +51,13 @@ Ids encode_by_definition(const std::vector<Merge>& merges, std::string_view piec
   }
 }
 
-TEST(BytePairEncoder, GivesNothingForNothing) { EXPECT_EQ(encode({}, ""), Ids{}); }
+TEST(BytePairEncoder, GivesNothingForNothing) {
+  EXPECT_EQ(encode({}, ""), Ids{});
+}
 
-TEST(BytePairEncoder, SpellsBytesWhereNothingMerges) { EXPECT_EQ(encode({}, "ab"), (Ids{'a', 'b'})); }
+TEST(BytePairEncoder, SpellsBytesWhereNothingMerges) {
+  EXPECT_EQ(encode({}, "ab"), (Ids{'a', 'b'}));
+}
 
 TEST(BytePairEncoder, MergesTheLowestRankFirst) {
   const std::vector<Merge> merges{{'b', 'c', 300}, {'a', 'b', 301}};
@@ -90,9 +95,10 @@ TEST(BytePairEncoder, FollowsItsDefinitionOnRandomMergesAndTexts) {
     for (std::uint64_t i = rng.below(24); i > 0; --i) {
       const std::uint32_t left = symbol();
       const std::uint32_t right = symbol();
-      const bool known = std::any_of(merges.begin(), merges.end(), [left, right](const Merge& merge) {
-        return merge.left == left && merge.right == right;
-      });
+      const bool known =
+          std::any_of(merges.begin(), merges.end(), [left, right](const Merge& merge) {
+            return merge.left == left && merge.right == right;
+          });
       if (!known) {
         merges.push_back({left, right, next++});
       }
@@ -102,7 +108,8 @@ TEST(BytePairEncoder, FollowsItsDefinitionOnRandomMergesAndTexts) {
       text.push_back(static_cast<char>('a' + rng.below(4)));
     }
 
-    EXPECT_EQ(encode(merges, text), encode_by_definition(merges, text)) << "round " << round << ", text " << text;
+    EXPECT_EQ(encode(merges, text), encode_by_definition(merges, text))
+        << "round " << round << ", text " << text;
   }
 }
 

@@ -1,7 +1,8 @@
 #include "runtime/text/chat_template.h"
 
-#include <gtest/gtest.h>
+#include "tests/text/text_fixture.h"
 
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <array>
@@ -10,8 +11,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "tests/text/text_fixture.h"
 
 namespace troupe {
 namespace {
@@ -36,16 +35,19 @@ TEST(ChatTemplate, RendersEveryGoldenConversationLikeTheReference) {
     const auto text = chat->render(entry.at("messages").dump(), entry.at("tools").dump(), options);
     ASSERT_TRUE(text) << entry.at("name") << ": " << text.error().message;
     EXPECT_EQ(*text, entry.at("text").get<std::string>()) << entry.at("name");
-    EXPECT_EQ(testing::qwen3()->encode(*text).value(), entry.at("ids").get<std::vector<std::uint32_t>>())
+    EXPECT_EQ(testing::qwen3()->encode(*text).value(),
+              entry.at("ids").get<std::vector<std::uint32_t>>())
         << entry.at("name");
   }
 }
 
 TEST(ChatTemplate, RendersMessagesGivenAsStrings) {
-  const auto chat = ChatTemplate::open(std::filesystem::path(TROUPE_SOURCE_DIR) / "models/demo").value();
+  const auto chat =
+      ChatTemplate::open(std::filesystem::path(TROUPE_SOURCE_DIR) / "models/demo").value();
   const std::array<ChatMessage, 1> messages{{{"user", "Sort \"2, 1\"."}}};
 
-  EXPECT_EQ(chat->render(messages).value(), "<|im_start|>user\nSort \"2, 1\".<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(chat->render(messages).value(),
+            "<|im_start|>user\nSort \"2, 1\".<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(chat->render(messages, {.add_generation_prompt = false}).value(),
             "<|im_start|>user\nSort \"2, 1\".<|im_end|>\n");
 }
@@ -97,7 +99,8 @@ TEST(ChatTemplate, NamesAListWithoutADefault) {
   folder.write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "x"}]})");
 
   EXPECT_EQ(ChatTemplate::open(folder.path()).error().message,
-            (folder.path() / "tokenizer_config.json").string() + ": chat_template has no template named \"default\"");
+            (folder.path() / "tokenizer_config.json").string() +
+                ": chat_template has no template named \"default\"");
 }
 
 TEST(ChatTemplate, IsMissedOnlyWhenUsed) {
@@ -107,14 +110,16 @@ TEST(ChatTemplate, IsMissedOnlyWhenUsed) {
   EXPECT_FALSE(chat->exists());
   const auto text = chat->render(kHello);
   EXPECT_EQ(text.error().kind, Kind::kUnsupported);
-  EXPECT_EQ(text.error().message, folder.path().string() +
-                                      " has no chat template (chat_template.jinja, or in tokenizer_config.json or "
-                                      "chat_template.json); give the prompt as plain text instead");
+  EXPECT_EQ(text.error().message,
+            folder.path().string() +
+                " has no chat template (chat_template.jinja, or in tokenizer_config.json or "
+                "chat_template.json); give the prompt as plain text instead");
 }
 
 TEST(ChatTemplate, KnowsTheSpecialTokensOfTheConfig) {
   const TemporaryFolder folder;
-  folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "unk_token": null,
+  folder.write("tokenizer_config.json",
+               R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "unk_token": null,
                                             "chat_template": "{{ bos_token }}{{ eos_token }}{{ unk_token }}"})");
 
   EXPECT_EQ(ChatTemplate::open(folder.path()).value()->render(kHello).value(), "<s></s>");
@@ -123,25 +128,32 @@ TEST(ChatTemplate, KnowsTheSpecialTokensOfTheConfig) {
 TEST(ChatTemplate, PassesVariablesOn) {
   const auto chat = parse("{{ enable_thinking }} {{ effort }}");
 
-  EXPECT_EQ(chat->render(kHello, {}, {.variables = R"({"enable_thinking": false, "effort": "low"})"}).value(),
-            "False low");
+  EXPECT_EQ(
+      chat->render(kHello, {}, {.variables = R"({"enable_thinking": false, "effort": "low"})"})
+          .value(),
+      "False low");
 }
 
 TEST(ChatTemplate, LetsNoVariableReplaceTheMessages) {
   const auto chat = parse("{{ messages[0].content }}{{ add_generation_prompt }}");
 
-  EXPECT_EQ(chat->render(kHello, {}, {.variables = R"({"messages": [], "add_generation_prompt": false})"}).value(),
-            "HelloTrue");
+  EXPECT_EQ(
+      chat->render(kHello, {}, {.variables = R"({"messages": [], "add_generation_prompt": false})"})
+          .value(),
+      "HelloTrue");
 }
 
 TEST(ChatTemplate, KeepsTheOrderOfMembers) {
-  EXPECT_EQ(parse("{{ tools | tojson }}")->render(kHello, R"([{"z": 1, "a": {"y": 2, "b": "<&'>"}}])").value(),
+  EXPECT_EQ(parse("{{ tools | tojson }}")
+                ->render(kHello, R"([{"z": 1, "a": {"y": 2, "b": "<&'>"}}])")
+                .value(),
             R"([{"z": 1, "a": {"y": 2, "b": "<&'>"}}])");
 }
 
 TEST(ChatTemplate, ParsesArgumentsThatAreText) {
   const auto chat = parse(
-      "{% for m in messages %}{% for c in m.tool_calls or [] %}{% for k, v in c.function.arguments | items %}"
+      "{% for m in messages %}{% for c in m.tool_calls or [] %}{% for k, v in c.function.arguments "
+      "| items %}"
       "{{ k }}={{ v }};{% endfor %}{% endfor %}{% endfor %}");
   const std::string messages =
       R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{\"b\":1,\"a\":\"x\"}"}},
@@ -151,9 +163,13 @@ TEST(ChatTemplate, ParsesArgumentsThatAreText) {
 }
 
 TEST(ChatTemplate, LeavesArgumentsThatAreNoObjectToTheTemplate) {
-  const auto chat = parse("{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.arguments }}{% endfor %}{% endfor %}");
+  const auto chat = parse(
+      "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.arguments }}{% endfor %}{% "
+      "endfor %}");
 
-  EXPECT_EQ(chat->render(R"([{"role": "assistant", "tool_calls": [{"arguments": "{broken"}]}])").value(), "{broken");
+  EXPECT_EQ(
+      chat->render(R"([{"role": "assistant", "tool_calls": [{"arguments": "{broken"}]}])").value(),
+      "{broken");
 }
 
 TEST(ChatTemplate, ShowsTheTimeItIsGiven) {
@@ -163,19 +179,23 @@ TEST(ChatTemplate, ShowsTheTimeItIsGiven) {
 }
 
 TEST(ChatTemplate, PassesOnWhatTheTemplateObjectsTo) {
-  const auto chat = parse("{% if messages | length == 1 %}{{ raise_exception('One message is not enough.') }}{% endif %}");
+  const auto chat = parse(
+      "{% if messages | length == 1 %}{{ raise_exception('One message is not enough.') }}{% endif "
+      "%}");
 
   const auto text = chat->render(kHello);
 
   EXPECT_EQ(text.error().kind, Kind::kInvalid);
-  EXPECT_EQ(text.error().message, "the chat template refused the conversation: One message is not enough.");
+  EXPECT_EQ(text.error().message,
+            "the chat template refused the conversation: One message is not enough.");
 }
 
 TEST(ChatTemplate, IsRefusedAtLoadIfItDoesNotParse) {
   const auto chat = ChatTemplate::parse("{% for m in messages %}\n{{ m.role }}", "x.jinja");
 
   EXPECT_EQ(chat.error().kind, Kind::kUnsupported);
-  EXPECT_EQ(chat.error().message, "x.jinja: the chat template cannot be parsed: Unterminated for at row 1, column 1");
+  EXPECT_EQ(chat.error().message,
+            "x.jinja: the chat template cannot be parsed: Unterminated for at row 1, column 1");
 }
 
 TEST(ChatTemplate, IsRefusedAtLoadIfItNeedsAFilterThatIsMissing) {
@@ -183,23 +203,28 @@ TEST(ChatTemplate, IsRefusedAtLoadIfItNeedsAFilterThatIsMissing) {
 
   EXPECT_EQ(chat.error().kind, Kind::kUnsupported);
   EXPECT_EQ(chat.error().message,
-            "x.jinja: the chat template refused the conversation: Value is not callable: null; that was a trial of two "
+            "x.jinja: the chat template refused the conversation: Value is not callable: null; "
+            "that was a trial of two "
             "messages");
 }
 
 TEST(ChatTemplate, IsRefusedAtLoadIfTheEngineCouldOverflowTheStack) {
-  EXPECT_EQ(ChatTemplate::parse("{# " + std::string(40'000, 'z') + " #}", "x.jinja").error().message,
-            "x.jinja: the chat template has a comment, word or space of 40004 bytes; expected at most 4096");
+  EXPECT_EQ(
+      ChatTemplate::parse("{# " + std::string(40'000, 'z') + " #}", "x.jinja").error().message,
+      "x.jinja: the chat template has a comment, word or space of 40004 bytes; expected at most "
+      "4096");
   EXPECT_EQ(ChatTemplate::parse("a" + std::string(5'000, ' ') + "b", "x.jinja").error().message,
-            "x.jinja: the chat template has a comment, word or space of 5000 bytes; expected at most 4096");
+            "x.jinja: the chat template has a comment, word or space of 5000 bytes; expected at "
+            "most 4096");
   EXPECT_EQ(ChatTemplate::parse(std::string(50'000, '.'), "x.jinja").error().message,
             "x.jinja: the chat template has 50000 bytes; expected at most 49152");
 }
 
 TEST(ChatTemplate, IsRefusedAtLoadIfItsToolTemplateCannotBeRendered) {
   const TemporaryFolder folder;
-  folder.write("tokenizer_config.json",
-               R"({"chat_template": [{"name": "tool_use", "template": "{{ tools | groupby('type') }}"},
+  folder.write(
+      "tokenizer_config.json",
+      R"({"chat_template": [{"name": "tool_use", "template": "{{ tools | groupby('type') }}"},
                                      {"name": "default", "template": "x"}]})");
 
   EXPECT_EQ(ChatTemplate::open(folder.path()).error().kind, Kind::kUnsupported);
@@ -219,7 +244,8 @@ TEST(ChatTemplate, RefusesToolsAndVariablesOfTheWrongKind) {
   const auto chat = parse("x");
 
   EXPECT_EQ(chat->render(kHello, "{}").error().message, "tools is not a list");
-  EXPECT_EQ(chat->render(kHello, {}, {.variables = "[]"}).error().message, "the template variables are not an object");
+  EXPECT_EQ(chat->render(kHello, {}, {.variables = "[]"}).error().message,
+            "the template variables are not an object");
 }
 
 // 30,000 levels would overflow the stack of the engine.

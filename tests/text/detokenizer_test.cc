@@ -1,13 +1,13 @@
 #include "runtime/text/detokenizer.h"
 
+#include "runtime/base/sources.h"
+#include "runtime/text/unicode.h"
+#include "tests/text/text_fixture.h"
+
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
-
-#include "runtime/base/sources.h"
-#include "runtime/text/unicode.h"
-#include "tests/text/text_fixture.h"
 
 namespace troupe {
 namespace {

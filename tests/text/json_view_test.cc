@@ -7,7 +7,9 @@
 namespace troupe {
 namespace {
 
-std::unique_ptr<const JsonDocument> parse(std::string_view text) { return JsonDocument::parse(text, "x.json").value(); }
+std::unique_ptr<const JsonDocument> parse(std::string_view text) {
+  return JsonDocument::parse(text, "x.json").value();
+}
 
 TEST(JsonView, NamesTheWholePathOfAWrongField) {
   const auto document = parse(R"({"a": {"b c": [1, {"d": "word"}]}})");
@@ -17,7 +19,8 @@ TEST(JsonView, NamesTheWholePathOfAWrongField) {
   const JsonView entry = b.element(1);
   const JsonView d = entry.member("d", "a number").value();
 
-  EXPECT_EQ(d.integer(0, 9).error().message, "x.json: a[\"b c\"][1].d is \"word\"; expected an integer from 0 to 9");
+  EXPECT_EQ(d.integer(0, 9).error().message,
+            "x.json: a[\"b c\"][1].d is \"word\"; expected an integer from 0 to 9");
 }
 
 TEST(JsonView, TakesNullForAbsent) {
@@ -44,15 +47,18 @@ TEST(JsonView, RefusesNumbersOutOfRange) {
   const auto document = parse(R"({"p": 1.5})");
   const JsonView root = document->root();
 
-  EXPECT_EQ(root.find("p")->number(0, 1).error().message, "x.json: p is 1.5; expected a number from 0 to 1");
+  EXPECT_EQ(root.find("p")->number(0, 1).error().message,
+            "x.json: p is 1.5; expected a number from 0 to 1");
 }
 
 TEST(JsonDocument, SaysWhereTheJsonBreaks) {
-  EXPECT_EQ(JsonDocument::parse("{\"a\": tru}", "x.json").error().message, "x.json: the file is not valid JSON at byte 10");
+  EXPECT_EQ(JsonDocument::parse("{\"a\": tru}", "x.json").error().message,
+            "x.json: the file is not valid JSON at byte 10");
 }
 
 TEST(JsonDocument, RefusesAFileThatIsNoObject) {
-  EXPECT_EQ(JsonDocument::parse("[1]", "x.json").error().message, "x.json: the file is a list of 1; expected an object");
+  EXPECT_EQ(JsonDocument::parse("[1]", "x.json").error().message,
+            "x.json: the file is a list of 1; expected an object");
 }
 
 TEST(JsonDocument, NamesAMissingFile) {
@@ -75,8 +81,9 @@ TEST(CheckJson, RefusesNestingOverTheLimit) {
 
 TEST(CheckJson, CountsMembersOfEachObjectAlone) {
   EXPECT_TRUE(check_json(R"([{"a":1,"b":2},{"c":3,"d":{"e":4}}])", "tools", {.members_max = 2}));
-  EXPECT_EQ(check_json(R"([{"a":1,"b":{"x":1},"c":2}])", "tools", {.members_max = 2}).error().message,
-            "tools has an object of more than 2 members; use fewer");
+  EXPECT_EQ(
+      check_json(R"([{"a":1,"b":{"x":1},"c":2}])", "tools", {.members_max = 2}).error().message,
+      "tools has an object of more than 2 members; use fewer");
 }
 
 TEST(Excerpt, CutsAndEscapes) {

@@ -1,5 +1,7 @@
 #include "runtime/text/splitter.h"
 
+#include "runtime/text/tokenizer.h"
+
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -7,8 +9,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "runtime/text/tokenizer.h"
 
 namespace troupe {
 namespace {
@@ -25,9 +25,13 @@ TEST(Splitter, KeepsWhatThePatternDoesNotMatch) {
   EXPECT_EQ(split("b+", "abbcbd"), (Texts{"a", "bb", "c", "b", "d"}));
 }
 
-TEST(Splitter, CountsNoEmptyMatches) { EXPECT_EQ(split("b*", "aba"), (Texts{"a", "b", "a"})); }
+TEST(Splitter, CountsNoEmptyMatches) {
+  EXPECT_EQ(split("b*", "aba"), (Texts{"a", "b", "a"}));
+}
 
-TEST(Splitter, GivesBackOneSpaceBeforeAWord) { EXPECT_EQ(split(kQwen2Pattern, "a   b"), (Texts{"a", "  ", " b"})); }
+TEST(Splitter, GivesBackOneSpaceBeforeAWord) {
+  EXPECT_EQ(split(kQwen2Pattern, "a   b"), (Texts{"a", "  ", " b"}));
+}
 
 // U+180E left White_Space in Unicode 6.3; it splits off as a mark without its neighbours.
 TEST(Splitter, TakesNoMongolianVowelSeparatorForASpace) {
@@ -37,7 +41,8 @@ TEST(Splitter, TakesNoMongolianVowelSeparatorForASpace) {
 }
 
 TEST(Splitter, TakesEveryOtherWhiteSpaceForASpace) {
-  const std::string spaces = "\t\n\v\f\r \u0085\u00A0\u1680\u2000\u200A\u2028\u2029\u202F\u205F\u3000";
+  const std::string spaces =
+      "\t\n\v\f\r \u0085\u00A0\u1680\u2000\u200A\u2028\u2029\u202F\u205F\u3000";
 
   EXPECT_EQ(split(R"(\s+)", "a" + spaces + "b"), (Texts{"a", spaces, "b"}));
 }
@@ -60,12 +65,14 @@ TEST(Splitter, StopsAPatternThatBacktracksWithoutEnd) {
 
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().message,
-            "splitting 64 bytes of text failed at byte 0: match limit exceeded; the model's pre-tokenizer pattern is at "
+            "splitting 64 bytes of text failed at byte 0: match limit exceeded; the model's "
+            "pre-tokenizer pattern is at "
             "fault");
 }
 
 TEST(Splitter, AddsUpToTheTextForLongRunsOfEveryKind) {
-  for (const std::string unit : {"a", " ", "\n", " \n", "1", "!", "\u00e9", "\u0e01\u0e33", "\U0001F642", "\r\n", "'s"}) {
+  for (const std::string unit :
+       {"a", " ", "\n", " \n", "1", "!", "\u00e9", "\u0e01\u0e33", "\U0001F642", "\r\n", "'s"}) {
     std::string text;
     while (text.size() < 1'000'000) {
       text += unit;
@@ -74,9 +81,12 @@ TEST(Splitter, AddsUpToTheTextForLongRunsOfEveryKind) {
 
     ASSERT_TRUE(Splitter::open(kQwen35Pattern).value()->split(text, pieces)) << unit;
 
-    EXPECT_EQ(std::accumulate(pieces.begin(), pieces.end(), std::size_t{0},
-                              [](std::size_t sum, std::string_view piece) { return sum + piece.size(); }),
-              text.size());
+    EXPECT_EQ(
+        std::accumulate(pieces.begin(),
+                        pieces.end(),
+                        std::size_t{0},
+                        [](std::size_t sum, std::string_view piece) { return sum + piece.size(); }),
+        text.size());
   }
 }
 

@@ -1,11 +1,11 @@
 #include "runtime/text/stop_tokens.h"
 
+#include "tests/text/text_fixture.h"
+
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
-
-#include "tests/text/text_fixture.h"
 
 namespace troupe {
 namespace {
@@ -13,7 +13,9 @@ namespace {
 using Ids = std::vector<std::uint32_t>;
 using testing::TemporaryFolder;
 
-std::shared_ptr<const Tokenizer> tiny() { return Tokenizer::parse(testing::tiny_tokenizer_json()).value(); }
+std::shared_ptr<const Tokenizer> tiny() {
+  return Tokenizer::parse(testing::tiny_tokenizer_json()).value();
+}
 
 TEST(GenerationConfig, IsEmptyWithoutFiles) {
   const TemporaryFolder folder;
@@ -27,7 +29,8 @@ TEST(GenerationConfig, UnitesTheStopIdsOfAllFiles) {
   folder.write("tokenizer_config.json", R"({"eos_token": "<|end|>"})");
   folder.write("config.json", R"({"eos_token_id": 7, "text_config": {"eos_token_id": 3}})");
 
-  EXPECT_EQ(read_generation_config(folder.path(), tiny().get()).value().stop_ids, (Ids{3, 7, 9, 258}));
+  EXPECT_EQ(read_generation_config(folder.path(), tiny().get()).value().stop_ids,
+            (Ids{3, 7, 9, 258}));
 }
 
 TEST(GenerationConfig, LeavesOutTheTokenTextWithoutATokenizer) {
@@ -40,7 +43,8 @@ TEST(GenerationConfig, LeavesOutTheTokenTextWithoutATokenizer) {
 
 TEST(GenerationConfig, ReadsAnEosTokenThatIsAnObject) {
   const TemporaryFolder folder;
-  folder.write("tokenizer_config.json", R"({"eos_token": {"content": "<think>", "special": false}})");
+  folder.write("tokenizer_config.json",
+               R"({"eos_token": {"content": "<think>", "special": false}})");
 
   EXPECT_EQ(read_generation_config(folder.path(), tiny().get()).value().stop_ids, (Ids{259}));
 }
@@ -95,7 +99,8 @@ TEST(GenerationConfig, NamesASamplingDefaultOutOfRange) {
   folder.write("generation_config.json", R"({"top_p": 1.5})");
 
   EXPECT_EQ(read_generation_config(folder.path(), nullptr).error().message,
-            (folder.path() / "generation_config.json").string() + ": top_p is 1.5; expected a number from 0 to 1");
+            (folder.path() / "generation_config.json").string() +
+                ": top_p is 1.5; expected a number from 0 to 1");
 }
 
 }  // namespace

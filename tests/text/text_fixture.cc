@@ -1,13 +1,12 @@
 #include "tests/text/text_fixture.h"
 
-#include <stdlib.h>
+#include "runtime/text/unicode.h"
 
 #include <nlohmann/json.hpp>
 
 #include <fstream>
 #include <iterator>
-
-#include "runtime/text/unicode.h"
+#include <stdlib.h>
 
 namespace troupe::testing {
 
@@ -44,7 +43,8 @@ std::string tiny_tokenizer_json() {
                       {"pattern", {{"Regex", std::string(kQwen2Pattern)}}},
                       {"behavior", "Isolated"},
                       {"invert", false}};
-  const json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  const json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
   const json root = {
       {"added_tokens",
        {{{"id", 258}, {"content", "<|end|>"}, {"normalized", false}, {"special", true}},
@@ -53,7 +53,10 @@ std::string tiny_tokenizer_json() {
       {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}}},
       {"post_processor", nullptr},
       {"decoder", {{"type", "ByteLevel"}}},
-      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", json::array({"a b", json::array({"ab", "c"})})}}}};
+      {"model",
+       {{"type", "BPE"},
+        {"vocab", vocab},
+        {"merges", json::array({"a b", json::array({"ab", "c"})})}}}};
   return root.dump();
 }
 

@@ -1,12 +1,13 @@
-// What the text tests share: files of the tree, the big tokenizers (loaded once per process) and a tiny one to bend.
+// What the text tests share: files of the tree, the big tokenizers (loaded once per process) and a
+// tiny one to bend.
 #pragma once
+
+#include "runtime/text/tokenizer.h"
 
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
-
-#include "runtime/text/tokenizer.h"
 
 namespace troupe::testing {
 
@@ -14,9 +15,11 @@ namespace troupe::testing {
 [[nodiscard]] std::string read_file(const std::filesystem::path& path);
 
 [[nodiscard]] std::shared_ptr<const Tokenizer> qwen3();
-[[nodiscard]] std::shared_ptr<const Tokenizer> qwen3_with_marks();  // the same with the Qwen3.5 pattern
+[[nodiscard]] std::shared_ptr<const Tokenizer>
+qwen3_with_marks();  // the same with the Qwen3.5 pattern
 
-// A complete tokenizer.json: the 256 bytes have ids 0 to 255, "ab" 256, "abc" 257; <|end|> 258 is special, <think> 259 is not.
+// A complete tokenizer.json: the 256 bytes have ids 0 to 255, "ab" 256, "abc" 257; <|end|> 258 is
+// special, <think> 259 is not.
 [[nodiscard]] std::string tiny_tokenizer_json();
 
 // A folder that vanishes with the object.

@@ -1,16 +1,15 @@
 // Tokenizer and detokeniser against Hugging Face's own answers (data/README.md).
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
-#include <string>
-#include <vector>
-
 #include "runtime/text/detokenizer.h"
 #include "runtime/text/splitter.h"
 #include "runtime/text/tokenizer.h"
 #include "runtime/text/unicode.h"
 #include "tests/text/text_fixture.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <vector>
 
 namespace troupe {
 namespace {
@@ -20,7 +19,8 @@ using Ids = std::vector<std::uint32_t>;
 using Texts = std::vector<std::string>;
 
 const json& golden() {
-  static const json cases = json::parse(testing::read_file(testing::data_path("tokenizer_golden.json")));
+  static const json cases =
+      json::parse(testing::read_file(testing::data_path("tokenizer_golden.json")));
   return cases;
 }
 
@@ -51,7 +51,8 @@ TEST(TokenizerGolden, EncodesEveryTextLikeTheReference) {
 
 TEST(TokenizerGolden, EncodesEveryTextLikeTheReferenceWithTheMarksPattern) {
   for (const json& entry : golden().at("encode")) {
-    const auto ids = testing::qwen3_with_marks()->encode(entry.at("text").get<std::string>()).value();
+    const auto ids =
+        testing::qwen3_with_marks()->encode(entry.at("text").get<std::string>()).value();
     EXPECT_EQ(ids, entry.value("ids_marks", entry.at("ids")).get<Ids>()) << label(entry);
   }
 }
@@ -60,7 +61,8 @@ TEST(TokenizerGolden, SplitsEveryTextLikeTheReference) {
   const auto splitter = Splitter::open(testing::qwen3()->pattern()).value();
   for (const json& entry : golden().at("encode")) {
     if (entry.contains("pieces")) {
-      EXPECT_EQ(pieces_of(*splitter, entry.at("text")), entry.at("pieces").get<Texts>()) << label(entry);
+      EXPECT_EQ(pieces_of(*splitter, entry.at("text")), entry.at("pieces").get<Texts>())
+          << label(entry);
     }
   }
 }
@@ -69,7 +71,8 @@ TEST(TokenizerGolden, SplitsEveryTextLikeTheReferenceWithTheMarksPattern) {
   const auto splitter = Splitter::open(kQwen35Pattern).value();
   for (const json& entry : golden().at("encode")) {
     if (entry.contains("pieces")) {
-      EXPECT_EQ(pieces_of(*splitter, entry.at("text")), entry.value("pieces_marks", entry.at("pieces")).get<Texts>())
+      EXPECT_EQ(pieces_of(*splitter, entry.at("text")),
+                entry.value("pieces_marks", entry.at("pieces")).get<Texts>())
           << label(entry);
     }
   }
@@ -79,7 +82,8 @@ TEST(TokenizerGolden, DecodesEveryIdList) {
   for (const json& entry : golden().at("decode")) {
     const auto ids = entry.at("ids").get<Ids>();
     EXPECT_EQ(testing::qwen3()->decode(ids), entry.at("text").get<std::string>()) << label(entry);
-    EXPECT_EQ(testing::qwen3()->decode(ids, true), entry.at("text_skip_special").get<std::string>()) << label(entry);
+    EXPECT_EQ(testing::qwen3()->decode(ids, true), entry.at("text_skip_special").get<std::string>())
+        << label(entry);
   }
 }
 

@@ -1,14 +1,13 @@
 #include "runtime/text/tokenizer.h"
 
-#include <gtest/gtest.h>
+#include "tests/text/text_fixture.h"
 
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <string>
 #include <vector>
-
-#include "tests/text/text_fixture.h"
 
 namespace troupe {
 namespace {
@@ -17,29 +16,40 @@ using Ids = std::vector<std::uint32_t>;
 using nlohmann::json;
 using testing::TemporaryFolder;
 
-std::shared_ptr<const Tokenizer> tiny(const std::string& config = "", const TokenizerOptions& options = {}) {
+std::shared_ptr<const Tokenizer> tiny(const std::string& config = "",
+                                      const TokenizerOptions& options = {}) {
   return Tokenizer::parse(testing::tiny_tokenizer_json(), config, options).value();
 }
 
-std::string config_with(const json& added) { return json{{"added_tokens_decoder", added}}.dump(); }
+std::string config_with(const json& added) {
+  return json{{"added_tokens_decoder", added}}.dump();
+}
 
 TEST(Tokenizer, MergesAndSpellsBytes) {
   EXPECT_EQ(tiny()->encode("abcab a").value(), (Ids{257, 256, ' ', 'a'}));
 }
 
-TEST(Tokenizer, EncodesNothingToNothing) { EXPECT_EQ(tiny()->encode("").value(), Ids{}); }
+TEST(Tokenizer, EncodesNothingToNothing) {
+  EXPECT_EQ(tiny()->encode("").value(), Ids{});
+}
 
 TEST(Tokenizer, SplitsDigitsOneByOne) {
   EXPECT_EQ(testing::qwen3()->encode("2024").value().size(), 4U);
 }
 
 TEST(Tokenizer, ReplacesInvalidBytesBeforeEncoding) {
-  EXPECT_EQ(tiny()->encode("a\xF0\x9F\x62").value(), tiny()->encode("a\uFFFD" "b").value());
-  EXPECT_EQ(testing::qwen3()->encode("\xC0\xAF").value(), testing::qwen3()->encode("\uFFFD\uFFFD").value());
+  EXPECT_EQ(tiny()->encode("a\xF0\x9F\x62").value(),
+            tiny()
+                ->encode("a\uFFFD"
+                         "b")
+                .value());
+  EXPECT_EQ(testing::qwen3()->encode("\xC0\xAF").value(),
+            testing::qwen3()->encode("\uFFFD\uFFFD").value());
 }
 
 TEST(Tokenizer, ComposesBeforeEncoding) {
-  EXPECT_EQ(testing::qwen3()->encode("e\u0301").value(), testing::qwen3()->encode("\u00e9").value());
+  EXPECT_EQ(testing::qwen3()->encode("e\u0301").value(),
+            testing::qwen3()->encode("\u00e9").value());
 }
 
 TEST(Tokenizer, ComposesNothingWithoutANormalizer) {
@@ -62,16 +72,19 @@ TEST(Tokenizer, TakesAddedTokensForPlainTextWhenTold) {
 }
 
 TEST(Tokenizer, NeverMakesAnAddedTokenOutOfPlainText) {
-  for (const std::string text : {"<|im_start|>system\n<|im_end|>", "<think></think>", "<|endoftext|><tool_call>"}) {
+  for (const std::string text :
+       {"<|im_start|>system\n<|im_end|>", "<think></think>", "<|endoftext|><tool_call>"}) {
     const auto ids = testing::qwen3()->encode(text, {.parse_special = false}).value();
 
-    EXPECT_TRUE(std::none_of(ids.begin(), ids.end(), [](std::uint32_t id) { return testing::qwen3()->is_added(id); }));
+    EXPECT_TRUE(std::none_of(
+        ids.begin(), ids.end(), [](std::uint32_t id) { return testing::qwen3()->is_added(id); }));
     EXPECT_EQ(testing::qwen3()->decode(ids), text);
   }
 }
 
 TEST(Tokenizer, PrefersTheLongestAddedTokenOfTheLeftmost) {
-  const auto tokenizer = tiny(config_with({{"300", {{"content", "<x"}}}, {"301", {{"content", "<xyz"}}},
+  const auto tokenizer = tiny(config_with({{"300", {{"content", "<x"}}},
+                                           {"301", {{"content", "<xyz"}}},
                                            {"302", {{"content", "xyz!"}}}}));
 
   EXPECT_EQ(tokenizer->encode("<xyz!").value(), (Ids{301, '!'}));
@@ -80,8 +93,9 @@ TEST(Tokenizer, PrefersTheLongestAddedTokenOfTheLeftmost) {
 }
 
 TEST(Tokenizer, TakesTheUnionOfAddedTokens) {
-  const auto tokenizer = tiny(config_with({{"258", {{"content", "<|end|>"}, {"special", true}}},
-                                           {"260", {{"content", "<|audio|>"}, {"special", true}}}}));
+  const auto tokenizer =
+      tiny(config_with({{"258", {{"content", "<|end|>"}, {"special", true}}},
+                        {"260", {{"content", "<|audio|>"}, {"special", true}}}}));
 
   EXPECT_EQ(tokenizer->vocab_size(), 261U);
   EXPECT_EQ(tokenizer->encode("<|audio|><|end|>").value(), (Ids{260, 258}));
@@ -109,7 +123,9 @@ TEST(Tokenizer, KeepsTagsButNoControlTokensWhenSkipping) {
   EXPECT_EQ(tiny()->decode(Ids{'a', 258, 259, 'b'}), "a<|end|><think>b");
 }
 
-TEST(Tokenizer, DecodesIdsWithoutATokenToNothing) { EXPECT_EQ(tiny()->decode(Ids{'a', 260, 1U << 31U, 'b'}), "ab"); }
+TEST(Tokenizer, DecodesIdsWithoutATokenToNothing) {
+  EXPECT_EQ(tiny()->decode(Ids{'a', 260, 1U << 31U, 'b'}), "ab");
+}
 
 TEST(Tokenizer, KnowsTheQwen3Vocabulary) {
   const auto tokenizer = testing::qwen3();
@@ -124,8 +140,10 @@ TEST(Tokenizer, KnowsTheQwen3Vocabulary) {
 }
 
 TEST(Tokenizer, DecodesWhatItEncodedWithTheDemoModel) {
-  const auto tokenizer = Tokenizer::open(std::filesystem::path(TROUPE_SOURCE_DIR) / "models/demo").value();
-  const std::string text = "<|im_start|>user\nHow much is 60 + 39? \u00e9\u4e2d\U0001F642<|im_end|>\n";
+  const auto tokenizer =
+      Tokenizer::open(std::filesystem::path(TROUPE_SOURCE_DIR) / "models/demo").value();
+  const std::string text =
+      "<|im_start|>user\nHow much is 60 + 39? \u00e9\u4e2d\U0001F642<|im_end|>\n";
 
   const auto ids = tokenizer->encode(text).value();
 
@@ -142,14 +160,17 @@ TEST(Tokenizer, PrefersThePatternOfTheConfig) {
 }
 
 TEST(Tokenizer, PrefersThePatternOfTheOptionsToAll) {
-  EXPECT_EQ(tiny(json{{"pretokenize_regex", "a|bc"}}.dump(), {.pattern = "[abc]+"})->pattern(), "[abc]+");
+  EXPECT_EQ(tiny(json{{"pretokenize_regex", "a|bc"}}.dump(), {.pattern = "[abc]+"})->pattern(),
+            "[abc]+");
 }
 
 TEST(Tokenizer, GivesAFolderOfQwen35TheMarksPattern) {
   TemporaryFolder folder;
   folder.write("tokenizer.json", testing::tiny_tokenizer_json());
 
-  folder.write("config.json", R"({"model_type": "qwen3_5_moe", "text_config": {"model_type": "qwen3_5_moe_text"}})");
+  folder.write(
+      "config.json",
+      R"({"model_type": "qwen3_5_moe", "text_config": {"model_type": "qwen3_5_moe_text"}})");
   EXPECT_EQ(Tokenizer::open(folder.path()).value()->pattern(), kQwen35Pattern);
 
   folder.write("config.json", R"({"model_type": "qwen3_next"})");
@@ -165,7 +186,8 @@ TEST(Tokenizer, ReadsBothSpellingsOfMerges) {
 
 // Quadratic code would take hours here; the time limit of the test is the proof.
 TEST(Tokenizer, EncodesAMegabyteOfOneUnit) {
-  for (const std::string unit : {"a", " ", "1", "e\u0301", "\u0301\u0323", "<|im_start", "'s", "\xFF"}) {
+  for (const std::string unit :
+       {"a", " ", "1", "e\u0301", "\u0301\u0323", "<|im_start", "'s", "\xFF"}) {
     std::string text;
     while (text.size() < 1'000'000) {
       text += unit;

@@ -10,22 +10,29 @@ namespace {
 TEST(Unicode, ReplacesEachMaximalSubpartByOneCharacter) {
   // The example of the Unicode standard, section 3.9, table 3-8 and its neighbours.
   EXPECT_EQ(replace_invalid_utf8("\x61\xF1\x80\x80\xE1\x80\xC2\x62\x80\x63\x80\xBF\x64"),
-            "a\uFFFD\uFFFD\uFFFD" "b\uFFFD" "c\uFFFD\uFFFD" "d");
+            "a\uFFFD\uFFFD\uFFFD"
+            "b\uFFFD"
+            "c\uFFFD\uFFFD"
+            "d");
 }
 
 TEST(Unicode, ReplacesOverlongFormsByteByByte) {
   EXPECT_EQ(replace_invalid_utf8("\xC0\xAF\xE0\x80\xBF\xF0\x81\x82\x41"),
-            "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD" "A");
+            "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD"
+            "A");
 }
 
 TEST(Unicode, ReplacesSurrogatesByteByByte) {
   EXPECT_EQ(replace_invalid_utf8("\xED\xA0\x80\xED\xBF\xBF\xED\xAF\x41"),
-            "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD" "A");
+            "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD"
+            "A");
 }
 
 TEST(Unicode, ReplacesWhatIsAboveTheLastCodePoint) {
   EXPECT_EQ(replace_invalid_utf8("\xF4\x91\x92\x93\xFF\x41\x80\xBF\x42"),
-            "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD" "A\uFFFD\uFFFD" "B");
+            "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD"
+            "A\uFFFD\uFFFD"
+            "B");
 }
 
 TEST(Unicode, ReplacesACharacterCutAtTheEndOnce) {
