@@ -1,6 +1,9 @@
 // The CPU device: order of launches, every item once, its queue, its memory, its end.
 #include "runtime/device/device.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -12,9 +15,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace troupe {
 namespace {
@@ -32,9 +32,14 @@ KernelSet fake_kernels() {
   set.name = "fake";
   set.available = [] { return true; };
   const Kernel kernel{
-      .items = [](const KernelEnv&, const void* args) { return static_cast<const FakeArgs*>(args)->items; },
+      .items = [](const KernelEnv&,
+                  const void* args) { return static_cast<const FakeArgs*>(args)->items; },
       .run =
-          [](const KernelEnv&, const void* args, std::uint32_t begin, std::uint32_t end, std::byte* scratch) {
+          [](const KernelEnv&,
+             const void* args,
+             std::uint32_t begin,
+             std::uint32_t end,
+             std::byte* scratch) {
             for (std::uint32_t i = begin; i < end; ++i) {
               static_cast<const FakeArgs*>(args)->run(i, scratch);
             }
@@ -73,7 +78,9 @@ constexpr Time kLong = std::chrono::seconds(60);
 
 // A work whose launches and callback live as long as it does.
 struct Job {
-  explicit Job(std::vector<FakeArgs> steps, std::function<void(const WorkResult&)> then = [](const WorkResult&) {})
+  explicit Job(
+      std::vector<FakeArgs> steps,
+      std::function<void(const WorkResult&)> then = [](const WorkResult&) {})
       : launches(std::move(steps)), done(std::move(then)) {
     for (const FakeArgs& launch : launches) {
       calls.push_back({KernelId::kAdd, &launch});
@@ -88,11 +95,12 @@ struct Job {
   std::function<void(const WorkResult&)> done;
 };
 
-// Each launch moves the numbers of the one before by one place: any item that runs twice, late, early or not at all shows, and
-// the plain memory makes a missing barrier a data race.
+// Each launch moves the numbers of the one before by one place: any item that runs twice, late,
+// early or not at all shows, and the plain memory makes a missing barrier a data race.
 class Shift final {
  public:
-  explicit Shift(std::uint32_t width) : rows_{std::vector<std::uint64_t>(width), std::vector<std::uint64_t>(width)} {}
+  explicit Shift(std::uint32_t width)
+      : rows_{std::vector<std::uint64_t>(width), std::vector<std::uint64_t>(width)} {}
   FakeArgs next() {
     const std::size_t from = launch_++ % 2;
     const auto width = static_cast<std::uint32_t>(rows_[0].size());
@@ -143,11 +151,12 @@ TEST_F(CpuDeviceTest, RunsSubmissionsInTheirOrder) {
   std::vector<int> order;  // written by the device's thread alone
   std::vector<std::unique_ptr<Job>> jobs;
   for (int i = 0; i < 16; ++i) {
-    jobs.push_back(std::make_unique<Job>(std::vector<FakeArgs>{{5, [](std::uint32_t, std::byte*) {}}},
-                                         [&order, i](const WorkResult& result) {
-                                           EXPECT_TRUE(result.status);
-                                           order.push_back(i);
-                                         }));
+    jobs.push_back(
+        std::make_unique<Job>(std::vector<FakeArgs>{{5, [](std::uint32_t, std::byte*) {}}},
+                              [&order, i](const WorkResult& result) {
+                                EXPECT_TRUE(result.status);
+                                order.push_back(i);
+                              }));
     ASSERT_TRUE(device->submit(jobs.back()->work()));
   }
 
@@ -253,13 +262,14 @@ TEST_F(CpuDeviceTest, EndsEverySubmissionOnceWhenItIsDestroyed) {
     auto device = make({.threads = 2});
     for (std::size_t i = 0; i < kJobs; ++i) {
       const FakeArgs launch{4, [&ran](std::uint32_t, std::byte*) { ran.fetch_add(1); }};
-      jobs.push_back(std::make_unique<Job>(std::vector<FakeArgs>(200, launch), [&calls, &served, i](const WorkResult& r) {
-        ++calls[i];
-        served[i] = r.status.has_value();
-        if (!r.status) {
-          EXPECT_EQ(r.status.error().kind, Kind::kDisconnected);
-        }
-      }));
+      jobs.push_back(std::make_unique<Job>(
+          std::vector<FakeArgs>(200, launch), [&calls, &served, i](const WorkResult& r) {
+            ++calls[i];
+            served[i] = r.status.has_value();
+            if (!r.status) {
+              EXPECT_EQ(r.status.error().kind, Kind::kDisconnected);
+            }
+          }));
       ASSERT_TRUE(device->submit(jobs.back()->work()));
     }
 
@@ -279,7 +289,8 @@ TEST_F(CpuDeviceTest, TellsAnObserverAfterEachLaunch) {
   std::vector<int> items(20);
   std::vector<FakeArgs> launches;
   for (std::uint32_t i = 0; i < 4; ++i) {
-    launches.push_back({5, [&items, i](std::uint32_t item, std::byte*) { items[i * 5 + item] = 1; }});
+    launches.push_back(
+        {5, [&items, i](std::uint32_t item, std::byte*) { items[i * 5 + item] = 1; }});
   }
   Job job(std::move(launches));
   std::vector<std::pair<std::size_t, long>> seen;
@@ -360,12 +371,14 @@ TEST_F(CpuDeviceTest, SpreadsALoopOverItsWorkersWhileItServes) {
 
 TEST_F(CpuDeviceTest, AllocatesZeroedAlignedMemory) {
   const auto device = make({.threads = 1, .memory_bytes = 64U << 20});
-  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{5} << 20}) {
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{5} << 20}) {
     const auto buffer = device->allocate(bytes, "test").value();
 
     EXPECT_EQ(buffer->size(), bytes);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer->data()) % 64, 0U);
-    EXPECT_EQ(std::count(buffer->data(), buffer->data() + bytes, std::byte{0}), static_cast<long>(bytes));
+    EXPECT_EQ(std::count(buffer->data(), buffer->data() + bytes, std::byte{0}),
+              static_cast<long>(bytes));
     std::memset(buffer->data(), 0x5a, bytes);
   }
 }
@@ -378,7 +391,8 @@ TEST_F(CpuDeviceTest, RefusesMemoryItDoesNotHaveWithTheArithmetic) {
 
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, Kind::kOverloaded);
-  EXPECT_THAT(refused.error().message, HasSubstr("workspace: needs 8.0 MiB, 8.0 MiB of 16.0 MiB are left on cpu:3; "));
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("workspace: needs 8.0 MiB, 8.0 MiB of 16.0 MiB are left on cpu:3; "));
   first.reset();
   const auto second = device->allocate(16U << 20, "workspace").value();
   device.reset();
@@ -395,7 +409,8 @@ TEST_F(CpuDeviceTest, NeverPromisesMoreMemoryThanTheSystemHas) {
 TEST_F(CpuDeviceTest, RefusesOptionsThatMakeNoSense) {
   kernels_.fp32_activations = false;
 
-  const auto f32 = make_cpu_device_with({.threads = 1, .activation = Activation::kF32}, clock_, kernels_);
+  const auto f32 =
+      make_cpu_device_with({.threads = 1, .activation = Activation::kF32}, clock_, kernels_);
   const auto threads = make_cpu_device_with({.threads = 5000}, clock_, kernels_);
   const auto queue = make_cpu_device_with({.threads = 1, .queue = 0}, clock_, kernels_);
 

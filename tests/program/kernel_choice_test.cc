@@ -1,8 +1,8 @@
 // Which kernels a CPU device gets, by name or by measurement.
+#include "runtime/device/device.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "runtime/device/device.h"
 
 namespace troupe {
 namespace {
@@ -51,12 +51,15 @@ TEST(KernelChoice, NamesWhatTheProcessorLacks) {
     GTEST_SKIP() << "this processor has everything";
   }
 
-  const auto device = make_cpu_device({.threads = 1, .kernel_set = std::string(missing->name)}, clock);
+  const auto device =
+      make_cpu_device({.threads = 1, .kernel_set = std::string(missing->name)}, clock);
 
   ASSERT_FALSE(device);
   EXPECT_EQ(device.error().kind, Kind::kUnsupported);
-  EXPECT_THAT(device.error().message, HasSubstr("kernel set " + std::string(missing->name) + ": this processor lacks"));
-  EXPECT_THAT(device.error().message, testing::AnyOf(HasSubstr("AVX"), HasSubstr("AMX"), HasSubstr("needs")));
+  EXPECT_THAT(device.error().message,
+              HasSubstr("kernel set " + std::string(missing->name) + ": this processor lacks"));
+  EXPECT_THAT(device.error().message,
+              testing::AnyOf(HasSubstr("AVX"), HasSubstr("AMX"), HasSubstr("needs")));
 }
 
 }  // namespace

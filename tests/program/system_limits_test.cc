@@ -1,11 +1,11 @@
 // Affinity, quotas and memory limits, read from made-up /proc and /sys trees.
 #include "runtime/device/system_limits.h"
 
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <fstream>
 #include <string>
-
-#include <gtest/gtest.h>
 
 namespace troupe {
 namespace {
@@ -16,9 +16,11 @@ class SystemLimitsTest : public testing::Test {
  protected:
   SystemLimitsTest() {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    root_ = std::filesystem::path(testing::TempDir()) / (std::string("system_limits_") + test->name());
+    root_ =
+        std::filesystem::path(testing::TempDir()) / (std::string("system_limits_") + test->name());
     std::filesystem::remove_all(root_);
-    write("proc/meminfo", "MemTotal:       16777216 kB\nMemFree:           1 kB\nMemAvailable:    8388608 kB\n");
+    write("proc/meminfo",
+          "MemTotal:       16777216 kB\nMemFree:           1 kB\nMemAvailable:    8388608 kB\n");
   }
   ~SystemLimitsTest() override { std::filesystem::remove_all(root_); }
   void write(const std::string& path, const std::string& text) const {
@@ -43,7 +45,8 @@ TEST_F(SystemLimitsTest, SubtractsTheUsageOfAUnifiedGroupButNotItsDroppablePages
   write("proc/self/cgroup", "0::/jobs/one\n");
   write("sys/fs/cgroup/jobs/one/memory.max", std::to_string(1000 * kMiB) + "\n");
   write("sys/fs/cgroup/jobs/one/memory.current", std::to_string(600 * kMiB) + "\n");
-  write("sys/fs/cgroup/jobs/one/memory.stat", "anon 7\ninactive_file " + std::to_string(100 * kMiB) + "\n");
+  write("sys/fs/cgroup/jobs/one/memory.stat",
+        "anon 7\ninactive_file " + std::to_string(100 * kMiB) + "\n");
 
   EXPECT_EQ(read().available_bytes, 500 * kMiB);
 }
@@ -62,7 +65,8 @@ TEST_F(SystemLimitsTest, ReadsGroupsOfTheFirstVersion) {
   write("proc/self/cgroup", "5:memory:/box/seven\n4:cpu,cpuacct:/box/seven\n0::/\n");
   write("sys/fs/cgroup/memory/box/seven/memory.limit_in_bytes", std::to_string(700 * kMiB) + "\n");
   write("sys/fs/cgroup/memory/box/seven/memory.usage_in_bytes", std::to_string(900 * kMiB) + "\n");
-  write("sys/fs/cgroup/memory/box/seven/memory.stat", "total_inactive_file " + std::to_string(300 * kMiB) + "\n");
+  write("sys/fs/cgroup/memory/box/seven/memory.stat",
+        "total_inactive_file " + std::to_string(300 * kMiB) + "\n");
   write("sys/fs/cgroup/cpu,cpuacct/box/seven/cpu.cfs_quota_us", "150000\n");
   write("sys/fs/cgroup/cpu,cpuacct/box/seven/cpu.cfs_period_us", "100000\n");
 

@@ -1,31 +1,35 @@
 // The pool under the CPU device: items once each, from few and many workers, through interruptions.
 #include "runtime/device/worker_pool.h"
 
+#include "runtime/base/sources.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <atomic>
 #include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "runtime/base/sources.h"
-
 namespace troupe {
 namespace {
 
 using Body = std::function<void(std::uint32_t item)>;
 
-void launch(WorkerPool& pool, std::uint32_t items, const Body& body, std::uint32_t most_at_once = 0xffffffffU) {
-  const PoolTask task{.run =
-                          [](const void* context, std::uint32_t begin, std::uint32_t end, std::byte*) {
-                            for (std::uint32_t i = begin; i < end; ++i) {
-                              (*static_cast<const Body*>(context))(i);
-                            }
-                          },
-                      .context = &body,
-                      .most_at_once = most_at_once};
+void launch(WorkerPool& pool,
+            std::uint32_t items,
+            const Body& body,
+            std::uint32_t most_at_once = 0xffffffffU) {
+  const PoolTask task{
+      .run =
+          [](const void* context, std::uint32_t begin, std::uint32_t end, std::byte*) {
+            for (std::uint32_t i = begin; i < end; ++i) {
+              (*static_cast<const Body*>(context))(i);
+            }
+          },
+      .context = &body,
+      .most_at_once = most_at_once};
   pool.launch(task, items);
 }
 
@@ -54,13 +58,18 @@ TEST_P(WorkerPoolStress, RunsEveryItemOfThousandsOfLaunchesOnce) {
     const std::uint64_t turns = rng.below(50) == 0 ? 100'000 : 0;
     const auto most = static_cast<std::uint32_t>(1 + rng.below(100));
 
-    launch(*pool, items, [&hits, odd_one, turns](std::uint32_t item) {
-      burn(item == odd_one % 20 ? turns : 10);
-      ++hits[item];
-    }, most);
+    launch(
+        *pool,
+        items,
+        [&hits, odd_one, turns](std::uint32_t item) {
+          burn(item == odd_one % 20 ? turns : 10);
+          ++hits[item];
+        },
+        most);
 
     for (std::uint32_t item = 0; item < hits.size(); ++item) {
-      ASSERT_EQ(hits[item], item < items ? 1 : 0) << "launch " << i << ", item " << item << " of " << items;
+      ASSERT_EQ(hits[item], item < items ? 1 : 0)
+          << "launch " << i << ", item " << item << " of " << items;
       hits[item] = 0;
     }
   }
@@ -94,7 +103,8 @@ TEST(WorkerPool, RunsASingleItemOnTheDrivingThread) {
   }
 }
 
-// One launch in which the other worker holds an item, blocked until the test's second thread has seen `held_for` pass.
+// One launch in which the other worker holds an item, blocked until the test's second thread has
+// seen `held_for` pass.
 void launch_with_interruption(WorkerPool& pool, const Clock& clock, Time held_for) {
   const std::thread::id driver = std::this_thread::get_id();
   std::atomic<bool> held{false};
@@ -131,9 +141,13 @@ TEST(WorkerPool, LetsAWorkerRestThatWasKeptFromItsProcessor) {
   std::uint32_t others = 0;
   int launches = 0;
   for (; launches < 1000 && pool->resting_count() == 1; ++launches) {
-    launch(*pool, 2, [&others, driver = std::this_thread::get_id()](std::uint32_t) {
-      others += std::this_thread::get_id() == driver ? 0 : 1;
-    }, 1);
+    launch(
+        *pool,
+        2,
+        [&others, driver = std::this_thread::get_id()](std::uint32_t) {
+          others += std::this_thread::get_id() == driver ? 0 : 1;
+        },
+        1);
     if (pool->resting_count() == 1) {
       ASSERT_EQ(others, 0U);
     }
