@@ -78,7 +78,9 @@ void pass_on(Self self, const SequenceEvent& news) {
   event.tokens = news.tokens;
   event.finished = news.finished;
   event.reason = news.reason;
-  event.failure = news.failure;
+  if (news.failure) {
+    event.failure.emplace(*news.failure);
+  }
   add_text(stream, event, news.finished && news.reason == FinishReason::kStop && !event.tokens.empty());
   if (stream.matcher.matched()) {
     if (!event.finished) {
@@ -112,7 +114,9 @@ void end_all(Self self, FinishReason reason, const std::optional<Error>& failure
     RequestEvent event;
     event.finished = true;
     event.reason = reason;
-    event.failure = failure;
+    if (failure) {
+      event.failure.emplace(*failure);
+    }
     event.stats = stream.stats;
     event.stats.total_ns = (self->state.clock->now() - stream.admitted).count();
     stream.open->report(std::move(event));
