@@ -9,10 +9,13 @@
 
 namespace troupe::cpu::TROUPE_ISA {
 
+// Queries whose sums fit in registers.
 #if defined(TROUPE_VEC_AVX512)
-inline constexpr std::uint32_t kAttentionBlock = 12;  // queries whose sums fit in registers
-#else
+inline constexpr std::uint32_t kAttentionBlock = 12;
+#elif defined(TROUPE_VEC_AVX2)
 inline constexpr std::uint32_t kAttentionBlock = 6;
+#else
+inline constexpr std::uint32_t kAttentionBlock = 2;
 #endif
 inline constexpr std::uint32_t kAttentionQueries = 64;  // rows of a tile * heads of a kv head, about
 inline constexpr std::uint32_t kAttentionRows = 16;     // most rows of a tile

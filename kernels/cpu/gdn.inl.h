@@ -9,12 +9,18 @@
 
 namespace troupe::cpu::TROUPE_ISA {
 
+// Columns of a tile / 16: with several rows as many as keep their sums in registers, with one row, which is a matter of memory,
+// more.
 #if defined(TROUPE_VEC_AVX512)
-inline constexpr int kScanVectors = 4;  // columns of a tile / 16 when there is more than one row
-#else
+inline constexpr int kScanVectors = 4;
+inline constexpr int kScanOneRow = 4;
+#elif defined(TROUPE_VEC_AVX2)
 inline constexpr int kScanVectors = 2;
+inline constexpr int kScanOneRow = 4;
+#else
+inline constexpr int kScanVectors = 1;
+inline constexpr int kScanOneRow = 1;
 #endif
-inline constexpr int kScanOneRow = 4;          // wider, as one row is a matter of memory, not of registers
 inline constexpr std::uint32_t kScanItem = 64;  // columns of an item
 
 // Input `local - back` of a segment for channel 0: a row of qkv, or of the window when it lies before the segment.

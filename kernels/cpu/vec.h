@@ -20,8 +20,11 @@
 
 #define TROUPE_LANE [[gnu::always_inline]] static inline
 
-// Before a loop over an array of V16 with a constant count: the array must become registers.
-#if defined(__clang__)
+// Before a loop over an array of V16 with a constant count: the array must become registers. (Scalar code has too few of them,
+// and takes minutes to compile when unrolled.)
+#if defined(TROUPE_VEC_SCALAR)
+#define TROUPE_UNROLL
+#elif defined(__clang__)
 #define TROUPE_UNROLL _Pragma("unroll")
 #else
 #define TROUPE_UNROLL _Pragma("GCC unroll 16")
