@@ -1,5 +1,10 @@
 #include "runtime/device/cpu_device.h"
 
+#include "runtime/device/memory.h"
+#include "runtime/device/system_limits.h"
+#include "runtime/device/thread.h"
+#include "runtime/device/worker_pool.h"
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -7,11 +12,6 @@
 #include <mutex>
 #include <utility>
 #include <vector>
-
-#include "runtime/device/memory.h"
-#include "runtime/device/system_limits.h"
-#include "runtime/device/thread.h"
-#include "runtime/device/worker_pool.h"
 
 namespace troupe {
 
@@ -22,7 +22,10 @@ constexpr std::uint32_t kMostQueued = 1U << 16;
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(DeviceInfo info, const KernelSet& kernels, const Clock& clock, std::unique_ptr<WorkerPool> pool)
+  CpuDevice(DeviceInfo info,
+            const KernelSet& kernels,
+            const Clock& clock,
+            std::unique_ptr<WorkerPool> pool)
       : info_(std::move(info)),
         kernels_(kernels),
         clock_(clock),
@@ -38,7 +41,8 @@ class CpuDevice final : public Device {
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
   [[nodiscard]] const KernelSet& kernels() const override { return kernels_; }
   [[nodiscard]] DeviceStats stats() const override;
-  [[nodiscard]] Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, const std::string& purpose) override {
+  [[nodiscard]] Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes,
+                                                         const std::string& purpose) override {
     return make_buffer(ledger_, bytes, purpose);
   }
   Status submit(const Work& work) override;
@@ -103,8 +107,9 @@ Status CpuDevice::submit(const Work& work) {
     const std::lock_guard lock(mutex_);
     if (queued_ == ring_.size()) {
       return error(Kind::kOverloaded,
-                   info_.name + ": " + std::to_string(queued_) + " submissions are queued, of at most " +
-                       std::to_string(ring_.size()) + "; wait for one to complete");
+                   info_.name + ": " + std::to_string(queued_) +
+                       " submissions are queued, of at most " + std::to_string(ring_.size()) +
+                       "; wait for one to complete");
     }
     ring_[(first_ + queued_) % ring_.size()] = work;
     ++queued_;
@@ -145,9 +150,10 @@ WorkResult CpuDevice::run(const Work& work) {
   pool_->begin_session();
   for (std::size_t i = 0; i < work.calls.size(); ++i) {
     if (stopping_.load(std::memory_order_relaxed)) {
-      result.status = error(Kind::kDisconnected,
-                            info_.name + " shuts down: " + std::to_string(i) + " of " +
-                                std::to_string(work.calls.size()) + " launches of this submission have run");
+      result.status =
+          error(Kind::kDisconnected,
+                info_.name + " shuts down: " + std::to_string(i) + " of " +
+                    std::to_string(work.calls.size()) + " launches of this submission have run");
       break;
     }
     launch(work, work.calls[i]);
@@ -169,25 +175,28 @@ void CpuDevice::launch(const Work& work, const KernelCall& call) {
   };
   const Bound bound{kernels_.kernel(call.id, work.activation), work.env, call.args};
   TROUPE_CHECK(bound.kernel.run != nullptr, "the kernel set has this kernel for these activations");
-  const PoolTask task{.run =
-                          [](const void* context, std::uint32_t begin, std::uint32_t end, std::byte* scratch) {
-                            const auto& call_of = *static_cast<const Bound*>(context);
-                            call_of.kernel.run(call_of.env, call_of.args, begin, end, scratch);
-                          },
-                      .context = &bound};
+  const PoolTask task{
+      .run =
+          [](const void* context, std::uint32_t begin, std::uint32_t end, std::byte* scratch) {
+            const auto& call_of = *static_cast<const Bound*>(context);
+            call_of.kernel.run(call_of.env, call_of.args, begin, end, scratch);
+          },
+      .context = &bound};
   pool_->launch(task, bound.kernel.items(work.env, call.args));
 }
 
 void CpuDevice::parallel_for(std::size_t count, const std::function<void(std::size_t)>& f) {
-  TROUPE_CHECK(count <= std::numeric_limits<std::uint32_t>::max(), "items of a launch are counted in 32 bits");
-  const PoolTask task{.run =
-                          [](const void* context, std::uint32_t begin, std::uint32_t end, std::byte*) {
-                            for (std::uint32_t i = begin; i < end; ++i) {
-                              (*static_cast<const std::function<void(std::size_t)>*>(context))(i);
-                            }
-                          },
-                      .context = &f,
-                      .most_at_once = 1};
+  TROUPE_CHECK(count <= std::numeric_limits<std::uint32_t>::max(),
+               "items of a launch are counted in 32 bits");
+  const PoolTask task{
+      .run =
+          [](const void* context, std::uint32_t begin, std::uint32_t end, std::byte*) {
+            for (std::uint32_t i = begin; i < end; ++i) {
+              (*static_cast<const std::function<void(std::size_t)>*>(context))(i);
+            }
+          },
+      .context = &f,
+      .most_at_once = 1};
   const std::lock_guard lock(driver_);
   pool_->launch(task, static_cast<std::uint32_t>(count));
 }
@@ -198,18 +207,27 @@ Status CpuDevice::drain(Time deadline) {
   while (unfinished_ > 0) {
     const Time left = until - clock_.now();
     if (left <= Time{0}) {
-      return error(Kind::kOverloaded,
-                   info_.name + ": " + std::to_string(unfinished_) + " submissions were not complete after " +
-                       std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(deadline).count()) +
-                       " ms; wait longer, or restart the device");
+      return error(
+          Kind::kOverloaded,
+          info_.name + ": " + std::to_string(unfinished_) +
+              " submissions were not complete after " +
+              std::to_string(
+                  std::chrono::duration_cast<std::chrono::milliseconds>(deadline).count()) +
+              " ms; wait longer, or restart the device");
     }
     completed_.wait_for(lock, left);
   }
   return {};
 }
 
-// What buffers may take: what was asked for, but no more than the system has free beside the workers' scratch.
-std::uint64_t memory_for_buffers(std::uint64_t wanted, std::uint64_t available, std::uint32_t threads) {
+// What buffers may take: what was asked for, but no more than the system has free beside the
+// workers' scratch.
+std::uint64_t memory_for_buffers(std::uint64_t wanted,
+                                 std::uint64_t available,
+                                 std::uint32_t threads) {
+  if (available == 0) {  // unknown: no /proc here
+    return wanted;
+  }
   const std::uint64_t scratch = threads * std::uint64_t{kScratchBytes};
   const std::uint64_t left = available - std::min(available, scratch);
   return wanted == 0 ? left : std::min(wanted, left);
@@ -224,12 +242,13 @@ Result<std::unique_ptr<Device>> make_cpu_device_for(const CpuDeviceOptions& opti
   if (options.threads > kMostThreads) {
     return error(Kind::kInvalid,
                  options.name + ": " + std::to_string(options.threads) + " threads, at most " +
-                     std::to_string(kMostThreads) + " are possible; 0 takes as many as the process may use");
+                     std::to_string(kMostThreads) +
+                     " are possible; 0 takes as many as the process may use");
   }
   if (options.queue == 0 || options.queue > kMostQueued) {
     return error(Kind::kInvalid,
-                 options.name + ": a queue of " + std::to_string(options.queue) + ", must be 1 to " +
-                     std::to_string(kMostQueued));
+                 options.name + ": a queue of " + std::to_string(options.queue) +
+                     ", must be 1 to " + std::to_string(kMostQueued));
   }
   if (options.activation == Activation::kF32 && !kernels.fp32_activations) {
     return error(Kind::kUnsupported,
@@ -241,9 +260,12 @@ Result<std::unique_ptr<Device>> make_cpu_device_for(const CpuDeviceOptions& opti
   info.name = options.name;
   info.kernel_set = kernels.name;
   info.choice_reason = std::move(reason);
-  info.threads = options.run_inline ? 1 : options.threads != 0 ? options.threads : limits.processors;
+  info.threads = options.run_inline     ? 1
+                 : options.threads != 0 ? options.threads
+                                        : limits.processors;
   info.available_bytes = limits.available_bytes;
-  info.memory_bytes = memory_for_buffers(options.memory_bytes, limits.available_bytes, info.threads);
+  info.memory_bytes =
+      memory_for_buffers(options.memory_bytes, limits.available_bytes, info.threads);
   TROUPE_ASSIGN(auto pool, WorkerPool::make(info.name, info.threads, clock));
   auto device = std::make_unique<CpuDevice>(std::move(info), kernels, clock, std::move(pool));
   if (!options.run_inline) {

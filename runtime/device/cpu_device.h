@@ -1,10 +1,10 @@
 // The CPU device's own factory, for the two public ones of device.h.
 #pragma once
 
+#include "runtime/device/device.h"
+
 #include <memory>
 #include <string>
-
-#include "runtime/device/device.h"
 
 namespace troupe {
 

@@ -1,11 +1,10 @@
 #include "runtime/device/memory.h"
 
-#include <sys/mman.h>
-
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <sys/mman.h>
 #include <utility>
 
 namespace troupe {
@@ -56,17 +55,21 @@ Result<std::unique_ptr<Mapping>> Mapping::make(std::size_t bytes) {
   const bool large = bytes >= kLargePage;
   const std::size_t whole = (bytes / kPage + 1) * kPage;
   const std::size_t mapped = whole + (large ? kLargePage : 0);
-  void* base = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* base = mmap(
+      nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {
-    return error(Kind::kOverloaded,
-                 "the system refused to map " + readable_bytes(mapped) + ": " + std::strerror(errno));
+    return error(
+        Kind::kOverloaded,
+        "the system refused to map " + readable_bytes(mapped) + ": " + std::strerror(errno));
   }
   auto address = reinterpret_cast<std::uintptr_t>(base);
   if (large) {
     address = (address + kLargePage - 1) & ~(kLargePage - 1);
-    (void)madvise(reinterpret_cast<void*>(address), whole, MADV_HUGEPAGE);  // only speed depends on it
+    (void)madvise(
+        reinterpret_cast<void*>(address), whole, MADV_HUGEPAGE);  // only speed depends on it
   }
-  return std::unique_ptr<Mapping>(new Mapping(base, mapped, reinterpret_cast<std::byte*>(address), bytes));
+  return std::unique_ptr<Mapping>(
+      new Mapping(base, mapped, reinterpret_cast<std::byte*>(address), bytes));
 }
 
 Mapping::~Mapping() {
@@ -77,9 +80,11 @@ Status MemoryLedger::take(std::uint64_t bytes, const std::string& purpose) {
   const std::lock_guard lock(mutex_);
   if (bytes > total_ - used_) {
     return error(Kind::kOverloaded,
-                 purpose + ": needs " + readable_bytes(bytes) + ", " + readable_bytes(total_ - used_) + " of " +
-                     readable_bytes(total_) + " are left on " + device_ +
-                     "; give the device more memory, shorten contexts, run fewer sequences, or use more devices");
+                 purpose + ": needs " + readable_bytes(bytes) + ", " +
+                     readable_bytes(total_ - used_) + " of " + readable_bytes(total_) +
+                     " are left on " + device_ +
+                     "; give the device more memory, shorten contexts, run fewer sequences, or use "
+                     "more devices");
   }
   used_ += bytes;
   return {};

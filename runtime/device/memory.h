@@ -1,6 +1,10 @@
-// Memory of CPU devices: zeroed pages straight from the system, in large pages where it has them, counted against what the
-// device may use. The count is arithmetic: pages are only taken from the system when they are first touched.
+// Memory of CPU devices: zeroed pages straight from the system, in large pages where it has them,
+// counted against what the device may use. The count is arithmetic: pages are only taken from the
+// system when they are first touched.
 #pragma once
+
+#include "runtime/base/error.h"
+#include "runtime/device/device.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -8,12 +12,10 @@
 #include <mutex>
 #include <string>
 
-#include "runtime/base/error.h"
-#include "runtime/device/device.h"
-
 namespace troupe {
 
-// An anonymous mapping. Neither copied nor moved; starts at a multiple of 2 MiB when it is at least that large.
+// An anonymous mapping. Neither copied nor moved; starts at a multiple of 2 MiB when it is at least
+// that large.
 class Mapping final {
  public:
   // kOverloaded when the system refuses. bytes may be 0.
@@ -38,7 +40,8 @@ class Mapping final {
 // What a device may use and what its buffers take of it. Any thread.
 class MemoryLedger final {
  public:
-  MemoryLedger(std::string device, std::uint64_t total) : device_(std::move(device)), total_(total) {}
+  MemoryLedger(std::string device, std::uint64_t total)
+      : device_(std::move(device)), total_(total) {}
 
   // kOverloaded with the arithmetic when less than `bytes` is left.
   [[nodiscard]] Status take(std::uint64_t bytes, const std::string& purpose);
@@ -52,9 +55,8 @@ class MemoryLedger final {
 };
 
 // A buffer that keeps the ledger alive and gives its bytes back.
-[[nodiscard]] Result<std::unique_ptr<Buffer>> make_buffer(const std::shared_ptr<MemoryLedger>& ledger,
-                                                          std::size_t bytes,
-                                                          const std::string& purpose);
+[[nodiscard]] Result<std::unique_ptr<Buffer>> make_buffer(
+    const std::shared_ptr<MemoryLedger>& ledger, std::size_t bytes, const std::string& purpose);
 
 // "12.3 GiB", "512 bytes": for messages.
 [[nodiscard]] std::string readable_bytes(std::uint64_t bytes);

@@ -1,11 +1,10 @@
 #include "runtime/device/system_limits.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <optional>
+#include <sched.h>
 #include <sstream>
 #include <string_view>
 #include <vector>
@@ -52,8 +51,9 @@ std::optional<std::uint64_t> field(const std::string& text, const std::string& k
   return std::nullopt;
 }
 
-// A control group's folder and its parents up to the mount: each of them limits. Inside a container the path may name a
-// place outside of what is mounted; such folders do not exist and limit nothing.
+// A control group's folder and its parents up to the mount: each of them limits. Inside a container
+// the path may name a place outside of what is mounted; such folders do not exist and limit
+// nothing.
 std::vector<std::string> lineage(const std::string& mount, std::string path) {
   std::vector<std::string> folders;
   while (!path.empty() && path != "/") {
@@ -97,7 +97,8 @@ std::vector<Group> groups(const std::string& root, std::string_view controller) 
   return found;
 }
 
-// What the group's limit leaves: file pages that nobody used lately count as free, since the system drops them first.
+// What the group's limit leaves: file pages that nobody used lately count as free, since the system
+// drops them first.
 std::optional<std::uint64_t> memory_left(const std::string& folder, bool unified) {
   const auto limit = read_number(folder + (unified ? "/memory.max" : "/memory.limit_in_bytes"));
   const auto usage = read_number(folder + (unified ? "/memory.current" : "/memory.usage_in_bytes"));
@@ -105,7 +106,8 @@ std::optional<std::uint64_t> memory_left(const std::string& folder, bool unified
     return std::nullopt;
   }
   const std::uint64_t droppable =
-      field(read_text(folder + "/memory.stat"), unified ? "inactive_file " : "total_inactive_file ").value_or(0);
+      field(read_text(folder + "/memory.stat"), unified ? "inactive_file " : "total_inactive_file ")
+          .value_or(0);
   const std::uint64_t used = *usage - std::min(*usage, droppable);
   return *limit - std::min(*limit, used);
 }
@@ -118,7 +120,8 @@ std::optional<std::uint64_t> quota_processors(const std::string& folder, bool un
     const std::string text = read_text(folder + "/cpu.max");
     quota = number(text);
     const std::size_t space = text.find(' ');
-    period = space == std::string::npos ? std::nullopt : number(std::string_view(text).substr(space));
+    period =
+        space == std::string::npos ? std::nullopt : number(std::string_view(text).substr(space));
   } else {
     quota = read_number(folder + "/cpu.cfs_quota_us");
     period = read_number(folder + "/cpu.cfs_period_us");
@@ -160,7 +163,8 @@ SystemLimits read_system_limits(const std::string& root) {
       }
     }
   }
-  limits.available_bytes = field(read_text(root + "/proc/meminfo"), "MemAvailable:").value_or(0) * 1024;
+  limits.available_bytes =
+      field(read_text(root + "/proc/meminfo"), "MemAvailable:").value_or(0) * 1024;
   for (const Group& group : groups(root, "memory")) {
     for (const std::string& folder : group.folders) {
       if (const auto left = memory_left(folder, group.unified)) {

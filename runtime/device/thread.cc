@@ -1,9 +1,8 @@
 #include "runtime/device/thread.h"
 
-#include <ctime>
-
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <utility>
 
@@ -37,7 +36,8 @@ Status Thread::start(const std::string& name, std::function<void()> body) {
 Time Thread::processor_time() const {
   clockid_t clock{};
   timespec used{};
-  if (!running_ || pthread_getcpuclockid(handle_, &clock) != 0 || clock_gettime(clock, &used) != 0) {
+  if (!running_ || pthread_getcpuclockid(handle_, &clock) != 0 ||
+      clock_gettime(clock, &used) != 0) {
     return Time{0};
   }
   return std::chrono::seconds(used.tv_sec) + Time(used.tv_nsec);

@@ -1,17 +1,18 @@
-// A thread whose start can fail without an exception: a process at its limit of threads gets an error that says so.
+// A thread whose start can fail without an exception: a process at its limit of threads gets an
+// error that says so.
 #pragma once
-
-#include <pthread.h>
-
-#include <functional>
-#include <string>
 
 #include "runtime/base/error.h"
 #include "runtime/base/sources.h"
 
+#include <functional>
+#include <pthread.h>
+#include <string>
+
 namespace troupe {
 
-// Owned by one thread, which starts it at most once. The destructor joins, so the body must be told to end before.
+// Owned by one thread, which starts it at most once. The destructor joins, so the body must be told
+// to end before.
 class Thread final {
  public:
   Thread() = default;
@@ -19,7 +20,8 @@ class Thread final {
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
 
-  // `name` (shown by top and gdb) is cut to 15 characters. kOverloaded when the system gives no thread.
+  // `name` (shown by top and gdb) is cut to 15 characters. kOverloaded when the system gives no
+  // thread.
   [[nodiscard]] Status start(const std::string& name, std::function<void()> body);
   void join();
 

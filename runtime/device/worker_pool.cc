@@ -1,15 +1,16 @@
 #include "runtime/device/worker_pool.h"
 
+#include "kernels/ops.h"
+
 #include <algorithm>
 #include <utility>
-
-#include "kernels/ops.h"
 
 namespace troupe {
 
 namespace {
 
-// A pause is 40 to 140 cycles; the limit on pauses bounds a spin even under a clock that stands still.
+// A pause is 40 to 140 cycles; the limit on pauses bounds a spin even under a clock that stands
+// still.
 constexpr std::uint32_t kPausesPerLook = 16;
 constexpr std::uint32_t kMostLooks = 256;
 // A first rest is about half a step of a model.
@@ -44,7 +45,8 @@ bool spin(const Clock& clock, const Ready& ready) {
 
 }  // namespace
 
-WorkerPool::WorkerPool(std::uint32_t workers, const Clock& clock) : clock_(clock), workers_(workers), active_(workers) {}
+WorkerPool::WorkerPool(std::uint32_t workers, const Clock& clock)
+    : clock_(clock), workers_(workers), active_(workers) {}
 
 Result<std::unique_ptr<WorkerPool>> WorkerPool::make(const std::string& name,
                                                      std::uint32_t workers,
@@ -112,8 +114,8 @@ void WorkerPool::launch(const PoolTask& task, std::uint32_t items) {
   await_items(items);
 }
 
-// Claims and runs a few items; false when none are left. Shares shrink with what is left, so that workers end together
-// without a claim per item.
+// Claims and runs a few items; false when none are left. Shares shrink with what is left, so that
+// workers end together without a claim per item.
 bool WorkerPool::run_some(Worker& worker) {
   std::uint64_t word = board_.word.load(std::memory_order_acquire);
   std::uint32_t left = 0;
@@ -125,9 +127,11 @@ bool WorkerPool::run_some(Worker& worker) {
     }
     const auto share = left / (2 * static_cast<std::uint32_t>(workers_.size()));
     // A stale limit can only make the share larger or smaller than meant.
-    count = std::clamp(share, 1U, std::max(1U, board_.most_at_once.load(std::memory_order_relaxed)));
+    count =
+        std::clamp(share, 1U, std::max(1U, board_.most_at_once.load(std::memory_order_relaxed)));
     count = std::min(count, left);
-  } while (!board_.word.compare_exchange_weak(word, word - count, std::memory_order_acq_rel, std::memory_order_acquire));
+  } while (!board_.word.compare_exchange_weak(
+      word, word - count, std::memory_order_acq_rel, std::memory_order_acquire));
   worker.holds.store(true, std::memory_order_relaxed);
   const PoolTask task = board_.task;
   const std::uint32_t items = board_.items;
@@ -140,7 +144,9 @@ bool WorkerPool::run_some(Worker& worker) {
 }
 
 void WorkerPool::await_items(std::uint32_t items) {
-  const auto all_done = [this, items] { return progress_.completed.load(std::memory_order_acquire) == items; };
+  const auto all_done = [this, items] {
+    return progress_.completed.load(std::memory_order_acquire) == items;
+  };
   if (all_done() || spin(clock_, all_done)) {
     return;
   }
@@ -152,15 +158,16 @@ void WorkerPool::await_items(std::uint32_t items) {
     }
   }
   progress_.awaited.store(true);
-  for (std::uint32_t done = progress_.completed.load(); done != items; done = progress_.completed.load()) {
+  for (std::uint32_t done = progress_.completed.load(); done != items;
+       done = progress_.completed.load()) {
     progress_.completed.wait(done);
   }
   progress_.awaited.store(false, std::memory_order_relaxed);
   judge(clock_.now() - blocked);
 }
 
-// Sends those to rest that held an item all the while but were not on a processor. One that computed was not late: its item
-// was long.
+// Sends those to rest that held an item all the while but were not on a processor. One that
+// computed was not late: its item was long.
 void WorkerPool::judge(Time waited) {
   if (waited < kLate) {
     return;
@@ -170,11 +177,13 @@ void WorkerPool::judge(Time waited) {
       continue;
     }
     late_.fetch_add(1, std::memory_order_relaxed);
-    const bool relapse = worker.strikes > 0 && launches_ < worker.rest_until + 4 * rest_launches(worker.strikes);
+    const bool relapse =
+        worker.strikes > 0 && launches_ < worker.rest_until + 4 * rest_launches(worker.strikes);
     worker.strikes = relapse ? std::min(worker.strikes + 1, kMostDoublings + 1) : 1;
     worker.rest_until = launches_ + rest_launches(worker.strikes);
     worker.rests.store(true);
-    next_rest_end_ = active_ == workers_.size() ? worker.rest_until : std::min(next_rest_end_, worker.rest_until);
+    next_rest_end_ = active_ == workers_.size() ? worker.rest_until
+                                                : std::min(next_rest_end_, worker.rest_until);
     --active_;
   }
   resting_.store(workers() - active_, std::memory_order_relaxed);
@@ -207,8 +216,12 @@ void WorkerPool::wake_all() {
 }
 
 void WorkerPool::work_loop(Worker& worker) {
-  const auto launched = [this] { return unclaimed(board_.word.load(std::memory_order_relaxed)) > 0; };
-  const auto enough = [this, &launched] { return launched() || !parking_.session.load(std::memory_order_relaxed); };
+  const auto launched = [this] {
+    return unclaimed(board_.word.load(std::memory_order_relaxed)) > 0;
+  };
+  const auto enough = [this, &launched] {
+    return launched() || !parking_.session.load(std::memory_order_relaxed);
+  };
   while (!parking_.stop.load()) {
     if (worker.rests.load() || (!run_some(worker) && !(spin(clock_, enough) && launched()))) {
       park(worker);
@@ -216,8 +229,9 @@ void WorkerPool::work_loop(Worker& worker) {
   }
 }
 
-// Blocks until there are items to claim, a session needs this worker again, or the pool stops. The order "count myself, look
-// at the word, block" against launch()'s "write the word, look at the count" loses no launch.
+// Blocks until there are items to claim, a session needs this worker again, or the pool stops. The
+// order "count myself, look at the word, block" against launch()'s "write the word, look at the
+// count" loses no launch.
 void WorkerPool::park(Worker& worker) {
   bool counted = false;
   while (!parking_.stop.load()) {

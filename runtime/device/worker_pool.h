@@ -1,14 +1,22 @@
-// WorkerPool: spreads the items of one launch over worker threads, launch after launch, at the price of about a microsecond.
-// Owned by a device. One thread at a time drives it (launch() and the session calls) and is worker 0.
+// WorkerPool: spreads the items of one launch over worker threads, launch after launch, at the
+// price of about a microsecond. Owned by a device. One thread at a time drives it (launch() and the
+// session calls) and is worker 0.
 //
-// WP-1: every item of a launch runs exactly once; launch() returns when all items are complete, not when all workers came
-//       (decision D10): a worker without a claimed item never holds up anybody.
+// WP-1: every item of a launch runs exactly once; launch() returns when all items are complete, not
+//       when all workers came (decision D10): a worker without a claimed item holds up nobody.
 // WP-2: a worker touches the arguments of a launch only while it holds a claimed item of it.
-// WP-3: outside of a session workers block in the kernel. Inside they spin for at most kSpin between launches, then block.
-// WP-4: launch() allocates nothing. It blocks only for items that others have claimed, after spinning for at most kSpin.
-// WP-5: a worker that was late rests for some launches, more each time, so that a core that another process takes costs
-//       its share and not a time slice per launch.
+// WP-3: outside of a session idle workers block. Inside they spin for at most kSpin between
+//       launches, then block.
+// WP-4: launch() allocates nothing. It blocks only for items that others have claimed, after
+//       spinning for at most kSpin.
+// WP-5: a worker that held an item without getting a processor rests for some launches, more each
+//       time, so that a core that another process takes costs its share, not a time slice a launch.
 #pragma once
+
+#include "runtime/base/error.h"
+#include "runtime/base/sources.h"
+#include "runtime/device/memory.h"
+#include "runtime/device/thread.h"
 
 #include <atomic>
 #include <cstddef>
@@ -17,16 +25,15 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/error.h"
-#include "runtime/base/sources.h"
-#include "runtime/device/memory.h"
-#include "runtime/device/thread.h"
-
 namespace troupe {
 
-// Runs items [begin, end) of what `context` describes. `scratch` is the worker's own, kScratchBytes.
+// Runs items [begin, end) of what `context` describes. `scratch` is the worker's own,
+// kScratchBytes.
 struct PoolTask {
-  void (*run)(const void* context, std::uint32_t begin, std::uint32_t end, std::byte* scratch) = nullptr;
+  void (*run)(const void* context,
+              std::uint32_t begin,
+              std::uint32_t end,
+              std::byte* scratch) = nullptr;
   const void* context = nullptr;
   std::uint32_t most_at_once = 0xffffffffU;  // items handed out together
 };
@@ -34,9 +41,10 @@ struct PoolTask {
 class WorkerPool final {
  public:
   static constexpr Time kSpin{30'000};
-  static constexpr Time kLate{300'000};  // shorter waits for a claimed item are never held against its worker
+  static constexpr Time kLate{300'000};  // shorter waits are never held against a worker
 
-  // `clock` outlives the pool and is read by its threads. Errors: kOverloaded when the system gives no threads or memory.
+  // `clock` outlives the pool and is read by its threads. Errors: kOverloaded when the system gives
+  // no threads or memory.
   [[nodiscard]] static Result<std::unique_ptr<WorkerPool>> make(const std::string& name,
                                                                 std::uint32_t workers,
                                                                 const Clock& clock);
@@ -51,14 +59,19 @@ class WorkerPool final {
   // Runs all items of the task; with one item or one worker on this thread alone.
   void launch(const PoolTask& task, std::uint32_t items);
 
-  [[nodiscard]] std::uint32_t workers() const { return static_cast<std::uint32_t>(workers_.size()); }
+  [[nodiscard]] std::uint32_t workers() const {
+    return static_cast<std::uint32_t>(workers_.size());
+  }
   // Any thread.
   [[nodiscard]] std::uint64_t late_count() const { return late_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::uint32_t resting_count() const { return resting_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint32_t resting_count() const {
+    return resting_.load(std::memory_order_relaxed);
+  }
 
  private:
-  // The shared word of a launch: its number and how many items nobody has claimed yet. A claim is one compare-and-swap, so
-  // it fails if the launch is over. (A worker would have to sleep through exactly 2^32 launches to be fooled.)
+  // The shared word of a launch: its number and how many items nobody has claimed yet. A claim is
+  // one compare-and-swap, so it fails if the launch is over. (A worker would have to sleep through
+  // exactly 2^32 launches to be fooled.)
   struct alignas(64) Board {
     std::atomic<std::uint64_t> word{0};
     std::atomic<std::uint32_t> most_at_once{1};
@@ -88,7 +101,9 @@ class WorkerPool final {
   };
 
   WorkerPool(std::uint32_t workers, const Clock& clock);
-  [[nodiscard]] static std::uint32_t unclaimed(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
+  [[nodiscard]] static std::uint32_t unclaimed(std::uint64_t word) {
+    return static_cast<std::uint32_t>(word);
+  }
   void work_loop(Worker& worker);
   bool run_some(Worker& worker);
   void park(Worker& worker);

@@ -1,15 +1,15 @@
 // SlotPool: its four invariants, and that a planted error is caught.
 #include "runtime/state/slot_pool.h"
 
-#include <algorithm>
-#include <map>
-#include <utility>
-#include <vector>
+#include "runtime/base/sources.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/base/sources.h"
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
 
 namespace troupe {
 namespace {
@@ -104,7 +104,8 @@ TEST(SlotPool, QuarantinesASlotThatIsReleasedTwice) {
   const Status refused = pool.release(page);
 
   ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().message, HasSubstr("release of state page 0 generation 1, which is not held"));
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("release of state page 0 generation 1, which is not held"));
   EXPECT_THAT(refused.error().message, HasSubstr("quarantined"));
   EXPECT_EQ(pool.quarantined_count(), 1U);
   EXPECT_EQ(pool.acquire().value().index, 1U);
@@ -150,18 +151,21 @@ struct Model {
     std::advance(at, static_cast<long>(rng.below(references.size())));
     return at->first;
   }
-  // What misuse of an ended reference must do: quarantine the slot if it is free and still in that life.
+  // What misuse of an ended reference must do: quarantine the slot if it is free and still in that
+  // life.
   void misuse(PageRef ref, const std::map<std::uint32_t, std::uint32_t>& generations) {
     ++imbalances;
-    const bool held = std::any_of(references.begin(), references.end(),
-                                  [ref](const auto& each) { return each.first.index == ref.index; });
+    const bool held = std::any_of(references.begin(), references.end(), [ref](const auto& each) {
+      return each.first.index == ref.index;
+    });
     if (!held && generations.at(ref.index) == ref.generation) {
       quarantined[ref.index] = true;
     }
   }
 };
 
-// One random life of a pool. `misuse_per_thousand` operations name references of earlier lives: planted corruption.
+// One random life of a pool. `misuse_per_thousand` operations name references of earlier lives:
+// planted corruption.
 void live(std::uint64_t seed, std::uint64_t misuse_per_thousand) {
   constexpr std::uint32_t kSlots = 24;
   constexpr std::uint32_t kReserved = 2;
@@ -175,7 +179,8 @@ void live(std::uint64_t seed, std::uint64_t misuse_per_thousand) {
     if (!model.ended.empty() && rng.below(1000) < misuse_per_thousand) {
       const PageRef stale = model.ended[rng.below(model.ended.size())];
       model.misuse(stale, generations);
-      ASSERT_FALSE(action == 0 ? pool.share(stale) : pool.release(stale)) << "seed " << seed << ", step " << step;
+      ASSERT_FALSE(action == 0 ? pool.share(stale) : pool.release(stale))
+          << "seed " << seed << ", step " << step;
     } else if (action == 0 || model.references.empty()) {
       const bool room = pool.free_count() > 0;
       const auto page = pool.acquire();
@@ -199,8 +204,8 @@ void live(std::uint64_t seed, std::uint64_t misuse_per_thousand) {
         model.ended.push_back(page);
       }
     }
-    const auto quarantined =
-        static_cast<std::uint32_t>(std::count(model.quarantined.begin(), model.quarantined.end(), true));
+    const auto quarantined = static_cast<std::uint32_t>(
+        std::count(model.quarantined.begin(), model.quarantined.end(), true));
     ASSERT_TRUE(pool.check_conservation()) << "seed " << seed << ", step " << step;
     ASSERT_EQ(pool.used_count(), model.references.size());
     ASSERT_EQ(pool.quarantined_count(), quarantined);
