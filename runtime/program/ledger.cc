@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "kernels/ops.h"
 
@@ -57,7 +58,9 @@ Result<MemoryLedger> make_ledger(const ModelConfig& config, const StageOptions& 
   constexpr std::uint32_t kLeastPages = 3;  // the zero page, one to read and one to write
   const std::uint32_t full_context = (config.max_position_embeddings + kBlockTokens - 1) / kBlockTokens;
   const std::uint64_t fixed = weights.bytes + workspace_bytes * options.contexts + options.reserve_bytes;
-  const std::uint64_t room = available_bytes > fixed ? available_bytes - fixed : 0;
+  const std::uint64_t room = available_bytes == 0        ? std::numeric_limits<std::uint64_t>::max()
+                             : available_bytes > fixed ? available_bytes - fixed
+                                                       : 0;
   const auto most = [](std::uint64_t budget, std::uint64_t each, std::uint64_t wanted) {
     return static_cast<std::uint32_t>(each == 0 ? wanted : std::min(budget / each, wanted));
   };

@@ -13,7 +13,7 @@ namespace troupe {
 
 // Chooses page and block counts where the options leave them open: room for every sequence of a step twice over (a step reads
 // one page and writes another) and for one sequence of full context, within the memory that is left after weights and
-// workspaces. kOverloaded with the whole table when the least that can work does not fit.
+// workspaces (`available_bytes` 0: without a limit). kOverloaded with the whole table when the least that can work does not fit.
 [[nodiscard]] Result<MemoryLedger> make_ledger(const ModelConfig& config,
                                                const StageOptions& options,
                                                const WeightLayout& weights,

@@ -81,6 +81,14 @@ TEST(Ledger, RefusesWhatDoesNotFitWithTheArithmetic) {
   EXPECT_NE(plans.error().message.find("weights\n"), std::string::npos) << plans.error().message;
 }
 
+TEST(Ledger, GivesWhatWasWantedWhereNothingLimitsIt) {
+  const ModelConfig config = published("qwen3.5-35b-a3b");
+  const auto plans = make_stage_plans(config, {0, 40}, full_catalog(), bf16_everywhere, "none", {}, 0).value();
+  EXPECT_EQ(plans.info.ledger.pages, 2 * StageOptions{}.max_segments + 1);
+  EXPECT_EQ(plans.info.ledger.blocks, config.max_position_embeddings / kBlockTokens);
+  EXPECT_EQ(plans.info.max_context, config.max_position_embeddings);
+}
+
 TEST(Digests, ArithmeticDigestIsTheSameForEveryStageAndDiffersByModel) {
   const ModelConfig config = published("qwen3.5-35b-a3b");
   const auto digest = [&](StageRange range, const std::string& hash) {
