@@ -61,7 +61,8 @@ void add_text(Stream& stream, RequestEvent& event, bool ends_with_stop_token) {
       return;
     }
   }
-  if (event.finished) {
+  // A text that was broken off keeps back what might have become a stop string.
+  if (event.finished && (event.reason == FinishReason::kStop || event.reason == FinishReason::kLength)) {
     event.text += stream.matcher.push(stream.text->flush());
     event.text += stream.matcher.flush();
   }

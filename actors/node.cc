@@ -101,6 +101,7 @@ class NodeImpl final : public Node {
   NodeConfig config_;
   const std::uint32_t vocab_;
   const std::uint32_t max_context_;
+  std::mutex join_mutex_;
   std::thread keeper_;
   std::mutex mutex_;
   std::optional<NodeActors> actors_;  // under mutex_; empty once the system is going down
@@ -130,6 +131,7 @@ Status NodeImpl::run(std::shared_ptr<DeviceParts> parts) try {
   }
   started_.set({});
   static_cast<void>(supervisor_ended_.wait(std::nullopt));
+  config_.gate->close(Error{Kind::kDisconnected, "the node's actors have ended", std::source_location::current()});
   std::optional<NodeActors> actors;
   {
     const std::lock_guard lock(mutex_);
@@ -209,6 +211,10 @@ Status NodeImpl::stop(Time deadline) {
     return error(Kind::kOverloaded,
                  "the node's actors had not ended within " + milliseconds(deadline) +
                      "; a device that hangs is given up some seconds later");
+  }
+  const std::lock_guard lock(join_mutex_);
+  if (keeper_.joinable()) {
+    keeper_.join();
   }
   return {};
 }

@@ -179,6 +179,7 @@ TEST_F(ActorsTest, CountASilentDeviceAsLostAfterTheDeadline) {
   EXPECT_EQ(node.told[waiting].last.failure->kind, Kind::kDisconnected);
   EXPECT_NE(node.told[id].last.failure->message.find("did not answer for step 2 within 2000 ms"), std::string::npos)
       << node.told[id].last.failure->message;
+  scheduler_.run_for(milliseconds(1));
   EXPECT_EQ(node.submit(request()).error().kind, Kind::kDisconnected);
 }
 

@@ -11,7 +11,7 @@ namespace troupe {
 namespace {
 
 constexpr std::uint32_t kVocab = 64;
-constexpr Time kWorldTime = std::chrono::minutes(10);  // far more than any honest world takes
+constexpr Time kWorldTime = std::chrono::hours(6);  // far more than any honest world takes
 
 std::uint32_t between(Rng& rng, std::uint64_t low, std::uint64_t high) {
   return static_cast<std::uint32_t>(low + rng.below(high - low + 1));
