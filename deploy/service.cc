@@ -28,9 +28,9 @@ Result<std::unique_ptr<Service>> Service::start(const ModelFiles& files, const C
   TROUPE_ASSIGN(auto loaded, load_model(options, request, world.clock));
   const NodeOptions node = node_options(loaded.stage->info());
   TROUPE_ASSIGN(auto engine, start_engine(std::move(loaded), files.tokenizer.get(), node, world.clock));
+  world.signals.set_graceful(true);
   spdlog::info("loaded {} in {:.2f} s: kernels {} ({}), {} threads", files.directory.string(), engine.load_s,
                engine.device.kernel_set, engine.device.choice_reason, engine.device.threads);
-  world.signals.set_graceful(true);
   return std::unique_ptr<Service>(new Service(std::move(engine), world));
 }
 

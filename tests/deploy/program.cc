@@ -132,18 +132,26 @@ bool Program::read_some(Time until) {
   return true;
 }
 
-bool Program::wait_for(std::string_view text, Time patience) {
+bool Program::wait_in(const std::string& stream, std::size_t& found, std::string_view text, Time patience) {
   const Time until = clock_.now() + patience;
   for (;;) {
-    const auto at = out_.find(text, found_);
+    const auto at = stream.find(text, found);
     if (at != std::string::npos) {
-      found_ = at + text.size();
+      found = at + text.size();
       return true;
     }
     if (!read_some(until)) {
       return false;
     }
   }
+}
+
+bool Program::wait_for(std::string_view text, Time patience) {
+  return wait_in(out_, found_, text, patience);
+}
+
+bool Program::wait_for_error(std::string_view text, Time patience) {
+  return wait_in(err_, error_found_, text, patience);
 }
 
 void Program::signal(int number) const {

@@ -36,6 +36,7 @@ class Program final {
   void close_output();  // nobody reads its results any more
   // Reads until the output (of a terminal: also the errors) has `text`, after what earlier calls have found.
   [[nodiscard]] bool wait_for(std::string_view text, Time patience = kPatience);
+  [[nodiscard]] bool wait_for_error(std::string_view text, Time patience = kPatience);  // the same on standard error
   void signal(int number) const;
   // Reads the rest and waits.
   [[nodiscard]] Ended finish(Time patience = kPatience);
@@ -44,6 +45,7 @@ class Program final {
   void start_with_pipes(std::vector<char*> argv);
   void start_with_terminal(std::vector<char*> argv);
   bool read_some(Time until);
+  bool wait_in(const std::string& stream, std::size_t& found, std::string_view text, Time patience);
 
   SteadyClock clock_;
   pid_t pid_ = -1;
@@ -52,7 +54,8 @@ class Program final {
   int errors_ = -1;
   std::string out_;
   std::string err_;
-  std::size_t found_ = 0;
+  std::size_t found_ = 0;        // in out_, by wait_for
+  std::size_t error_found_ = 0;  // in err_
 };
 
 // Starts, gives `input`, waits for the end.
