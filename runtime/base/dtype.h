@@ -1,5 +1,5 @@
-// Element types and the exact conversions between them. Everything here is a pure function of bits: the same on every
-// machine, at every optimisation level.
+// Element types and the exact conversions between them. Everything here is a pure function of bits:
+// the same on every machine, at every optimisation level.
 #pragma once
 
 #include <bit>
@@ -81,7 +81,8 @@ using bf16 = std::uint16_t;  // the bits of a bfloat16
   return sign != 0 ? -magnitude : magnitude;
 }
 
-// The finite variant "fn": S.1111.111 is NaN, no infinity, largest 448. Every other value is exact in bf16.
+// The finite variant "fn": S.1111.111 is NaN, no infinity, largest 448. Every other value is exact
+// in bf16.
 [[nodiscard]] inline float f8e4m3_to_f32(std::uint8_t value) {
   const std::uint32_t sign = static_cast<std::uint32_t>(value & 0x80U) << 24;
   const std::uint32_t exponent = (value >> 3) & 0xfU;

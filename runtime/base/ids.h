@@ -1,4 +1,5 @@
-// Strong integer types: a page index can't be passed where a block index is wanted. Compared, hashed and printed by value.
+// Strong integer types: a page index can't be passed where a block index is wanted. Compared,
+// hashed and printed by value.
 #pragma once
 
 #include <compare>
@@ -17,11 +18,14 @@ struct Id {
   constexpr auto operator<=>(const Id&) const = default;
 };
 
-using RequestId = Id<struct RequestTag, std::uint64_t>;   // one request of one client, unique in a gateway's life
-using SequenceId = Id<struct SequenceTag, std::uint64_t>; // one sequence (a choice of a request)
-using TicketId = Id<struct TicketTag, std::uint64_t>;     // one un-waited commit on one device, ascending
-using StepId = Id<struct StepTag, std::uint64_t>;         // one pass of the batch, ascending within an epoch
-using Epoch = Id<struct EpochTag, std::uint64_t>;         // one agreed membership
+using RequestId =
+    Id<struct RequestTag, std::uint64_t>;  // one request of one client, unique in a gateway's life
+using SequenceId = Id<struct SequenceTag, std::uint64_t>;  // one sequence (a choice of a request)
+using TicketId =
+    Id<struct TicketTag, std::uint64_t>;  // one un-waited commit on one device, ascending
+using StepId =
+    Id<struct StepTag, std::uint64_t>;  // one pass of the batch, ascending within an epoch
+using Epoch = Id<struct EpochTag, std::uint64_t>;  // one agreed membership
 
 }  // namespace troupe
 

@@ -25,8 +25,11 @@ std::array<std::uint32_t, 4> philox4x32(std::uint64_t key, std::array<std::uint3
 }
 
 std::uint64_t Rng::next() {
-  const auto block = philox4x32(
-      key_, {static_cast<std::uint32_t>(counter_), static_cast<std::uint32_t>(counter_ >> 32), 0x54524F55U, 0U});
+  const auto block = philox4x32(key_,
+                                {static_cast<std::uint32_t>(counter_),
+                                 static_cast<std::uint32_t>(counter_ >> 32),
+                                 0x54524F55U,
+                                 0U});
   ++counter_;
   return (static_cast<std::uint64_t>(block[1]) << 32) | block[0];
 }

@@ -6,11 +6,24 @@
 namespace troupe {
 namespace {
 
-constexpr std::array<std::string_view, 18> kOpNames = {
-    "embed",      "rope_table", "norm",              "add",       "linear",   "silu_mul",
-    "gdn_conv",   "gdn_scan",   "gdn_norm",          "attention_prepare",     "attention",
-    "gate_mul",   "router",     "moe_permute",       "expert_swiglu",         "expert_down",
-    "moe_combine", "sample"};
+constexpr std::array<std::string_view, 18> kOpNames = {"embed",
+                                                       "rope_table",
+                                                       "norm",
+                                                       "add",
+                                                       "linear",
+                                                       "silu_mul",
+                                                       "gdn_conv",
+                                                       "gdn_scan",
+                                                       "gdn_norm",
+                                                       "attention_prepare",
+                                                       "attention",
+                                                       "gate_mul",
+                                                       "router",
+                                                       "moe_permute",
+                                                       "expert_swiglu",
+                                                       "expert_down",
+                                                       "moe_combine",
+                                                       "sample"};
 
 class Builder final {
  public:
@@ -48,27 +61,51 @@ class Builder final {
   }
 
  private:
-  EdgeIndex edge(std::string name, Element element, std::uint32_t width, std::uint32_t per_row = 1,
-                 RowSet rows = RowSet::kAll, EdgeKind kind = EdgeKind::kTensor) {
+  EdgeIndex edge(std::string name,
+                 Element element,
+                 std::uint32_t width,
+                 std::uint32_t per_row = 1,
+                 RowSet rows = RowSet::kAll,
+                 EdgeKind kind = EdgeKind::kTensor) {
     circuit_.edges.push_back({std::move(name), kind, element, rows, per_row, width});
     return static_cast<EdgeIndex>(circuit_.edges.size() - 1);
   }
   EdgeIndex exchange(std::string name) {
-    return edge(std::move(name), Element::kAct, circuit_.config.hidden_size, 1, RowSet::kAll, EdgeKind::kExchange);
+    return edge(std::move(name),
+                Element::kAct,
+                circuit_.config.hidden_size,
+                1,
+                RowSet::kAll,
+                EdgeKind::kExchange);
   }
   void add(CircuitNode node) {
     node.layer = layer_;
     circuit_.nodes.push_back(std::move(node));
   }
-  EdgeIndex linear(const std::string& name, EdgeIndex x, std::uint32_t outputs, Element element,
-                   std::string parameter, RowSet rows = RowSet::kAll) {
+  EdgeIndex linear(const std::string& name,
+                   EdgeIndex x,
+                   std::uint32_t outputs,
+                   Element element,
+                   std::string parameter,
+                   RowSet rows = RowSet::kAll) {
     const EdgeIndex y = edge(name, element, outputs, circuit_.edges[x].per_row, rows);
-    add({.op = Op::kLinear, .name = name, .inputs = {x}, .outputs = {y}, .parameters = {std::move(parameter)}});
+    add({.op = Op::kLinear,
+         .name = name,
+         .inputs = {x},
+         .outputs = {y},
+         .parameters = {std::move(parameter)}});
     return y;
   }
-  EdgeIndex norm(const std::string& name, EdgeIndex x, std::string parameter, RowSet rows = RowSet::kAll) {
+  EdgeIndex norm(const std::string& name,
+                 EdgeIndex x,
+                 std::string parameter,
+                 RowSet rows = RowSet::kAll) {
     const EdgeIndex y = edge(name, Element::kAct, circuit_.config.hidden_size, 1, rows);
-    add({.op = Op::kNorm, .name = name, .inputs = {x}, .outputs = {y}, .parameters = {std::move(parameter)}});
+    add({.op = Op::kNorm,
+         .name = name,
+         .inputs = {x},
+         .outputs = {y},
+         .parameters = {std::move(parameter)}});
     return y;
   }
   EdgeIndex add_residual(const std::string& name, EdgeIndex x, EdgeIndex delta) {
@@ -82,7 +119,8 @@ class Builder final {
     const std::string p = "layers." + std::to_string(index) + ".";
     const LayerKind kind = circuit_.config.layers[index];
     EdgeIndex x = norm(p + "mixer_norm", residual, p + "mixer_norm");
-    const EdgeIndex mixed = kind.mixer == Mixer::kAttention ? attention(p, x) : gated_delta_net(p, x);
+    const EdgeIndex mixed =
+        kind.mixer == Mixer::kAttention ? attention(p, x) : gated_delta_net(p, x);
     residual = add_residual(p + "mixer_residual", residual, mixed);
     x = norm(p + "ffn_norm", residual, p + "ffn_norm");
     const EdgeIndex fed = kind.feed_forward == FeedForward::kMoe ? moe(p, x) : dense(p, x);
@@ -101,23 +139,46 @@ class Builder final {
     const EdgeIndex z = linear(g + "z", x, vd, Element::kAct, g + "z");
     // b and a of all value heads side by side, as the convolution reads them.
     const EdgeIndex ba = edge(g + "ba", Element::kF32, 2 * nv);
-    add({.op = Op::kLinear, .name = g + "ba", .inputs = {x}, .outputs = {ba}, .parameters = {g + "b", g + "a"}});
-    const EdgeIndex window = edge(g + "window", Element::kAct, (c.conv_kernel - 1) * (2 * kd + vd), 0, RowSet::kAll,
+    add({.op = Op::kLinear,
+         .name = g + "ba",
+         .inputs = {x},
+         .outputs = {ba},
+         .parameters = {g + "b", g + "a"}});
+    const EdgeIndex window = edge(g + "window",
+                                  Element::kAct,
+                                  (c.conv_kernel - 1) * (2 * kd + vd),
+                                  0,
+                                  RowSet::kAll,
                                   EdgeKind::kPage);
-    const EdgeIndex state = edge(g + "state", Element::kF32, nv * c.gdn_key_dim * c.gdn_value_dim, 0, RowSet::kAll,
+    const EdgeIndex state = edge(g + "state",
+                                 Element::kF32,
+                                 nv * c.gdn_key_dim * c.gdn_value_dim,
+                                 0,
+                                 RowSet::kAll,
                                  EdgeKind::kPage);
     const EdgeIndex q = edge(g + "q", Element::kF32, kd);
     const EdgeIndex k = edge(g + "k", Element::kF32, kd);
     const EdgeIndex v = edge(g + "v", Element::kF32, vd);
     const EdgeIndex decay = edge(g + "decay", Element::kF32, nv);
     const EdgeIndex beta = edge(g + "beta", Element::kF32, nv);
-    add({.op = Op::kGdnConv, .name = g + "conv", .inputs = {qkv, ba}, .outputs = {q, k, v, decay, beta},
-         .states = {window}, .parameters = {g + "conv", g + "a_log", g + "dt_bias"}});
+    add({.op = Op::kGdnConv,
+         .name = g + "conv",
+         .inputs = {qkv, ba},
+         .outputs = {q, k, v, decay, beta},
+         .states = {window},
+         .parameters = {g + "conv", g + "a_log", g + "dt_bias"}});
     const EdgeIndex o = edge(g + "o", Element::kF32, vd);
-    add({.op = Op::kGdnScan, .name = g + "scan", .inputs = {q, k, v, decay, beta, qkv}, .outputs = {o},
+    add({.op = Op::kGdnScan,
+         .name = g + "scan",
+         .inputs = {q, k, v, decay, beta, qkv},
+         .outputs = {o},
          .states = {state, window}});
     const EdgeIndex y = edge(g + "y", Element::kAct, vd);
-    add({.op = Op::kGdnNorm, .name = g + "norm", .inputs = {o, z}, .outputs = {y}, .parameters = {g + "norm"}});
+    add({.op = Op::kGdnNorm,
+         .name = g + "norm",
+         .inputs = {o, z},
+         .outputs = {y},
+         .parameters = {g + "norm"}});
     return linear(p + "mixer_out", y, c.hidden_size, Element::kAct, g + "out");
   }
 
@@ -133,13 +194,22 @@ class Builder final {
     }
     const EdgeIndex k = linear(a + "k", x, kv_width, Element::kAct, a + "k");
     const EdgeIndex v = linear(a + "v", x, kv_width, Element::kAct, a + "v");
-    const EdgeIndex kv = edge(a + "kv", Element::kAct, 2 * kBlockTokens * kv_width, 0, RowSet::kAll, EdgeKind::kKv);
+    const EdgeIndex kv =
+        edge(a + "kv", Element::kAct, 2 * kBlockTokens * kv_width, 0, RowSet::kAll, EdgeKind::kKv);
     const EdgeIndex rotated = edge(a + "q_rotated", Element::kAct, q_width);
-    add({.op = Op::kAttentionPrepare, .name = a + "prepare", .inputs = {q, k, v, rope_}, .outputs = {rotated},
-         .states = {kv}, .parameters = {a + "q_norm", a + "k_norm"}});
+    add({.op = Op::kAttentionPrepare,
+         .name = a + "prepare",
+         .inputs = {q, k, v, rope_},
+         .outputs = {rotated},
+         .states = {kv},
+         .parameters = {a + "q_norm", a + "k_norm"}});
     const Element element = c.attention_output_gate ? Element::kF32 : Element::kAct;
     EdgeIndex o = edge(a + "o", element, q_width);
-    add({.op = Op::kAttention, .name = a + "attention", .inputs = {rotated}, .outputs = {o}, .states = {kv}});
+    add({.op = Op::kAttention,
+         .name = a + "attention",
+         .inputs = {rotated},
+         .outputs = {o},
+         .states = {kv}});
     if (c.attention_output_gate) {
       const EdgeIndex gated = edge(a + "gated", Element::kAct, q_width);
       add({.op = Op::kGateMul, .name = a + "gate_mul", .inputs = {o, gate}, .outputs = {gated}});
@@ -181,7 +251,10 @@ class Builder final {
     const EdgeIndex entries = edge(m + "entries", Element::kU32, 1, k);
     const EdgeIndex active = edge(m + "active", Element::kU32, c.experts, 0);
     const EdgeIndex count = edge(m + "active_count", Element::kU32, 1, 0);
-    add({.op = Op::kMoePermute, .name = m + "permute", .inputs = {ids}, .outputs = {offsets, entries, active, count}});
+    add({.op = Op::kMoePermute,
+         .name = m + "permute",
+         .inputs = {ids},
+         .outputs = {offsets, entries, active, count}});
     const EdgeIndex inner = edge(m + "inner", Element::kAct, c.moe_intermediate_size, k);
     std::vector<std::string> gate_up;
     std::vector<std::string> down;
@@ -191,25 +264,39 @@ class Builder final {
       gate_up.push_back(expert + "up");
       down.push_back(expert + "down");
     }
-    add({.op = Op::kExpertSwiglu, .name = m + "expert_swiglu", .inputs = {x, offsets, entries, active, count},
-         .outputs = {inner}, .parameters = std::move(gate_up)});
+    add({.op = Op::kExpertSwiglu,
+         .name = m + "expert_swiglu",
+         .inputs = {x, offsets, entries, active, count},
+         .outputs = {inner},
+         .parameters = std::move(gate_up)});
     const EdgeIndex routed = edge(m + "routed", Element::kAct, c.hidden_size, k);
-    add({.op = Op::kExpertDown, .name = m + "expert_down", .inputs = {inner, offsets, entries, active, count},
-         .outputs = {routed}, .parameters = std::move(down)});
+    add({.op = Op::kExpertDown,
+         .name = m + "expert_down",
+         .inputs = {inner, offsets, entries, active, count},
+         .outputs = {routed},
+         .parameters = std::move(down)});
     std::vector<EdgeIndex> inputs = {routed, weights};
     if (has_shared) {
-      inputs.push_back(linear(m + "shared_out", shared, c.hidden_size, Element::kAct, m + "shared.down"));
+      inputs.push_back(
+          linear(m + "shared_out", shared, c.hidden_size, Element::kAct, m + "shared.down"));
       inputs.push_back(shared_gate);
     }
     const EdgeIndex out = edge(p + "ffn_out", Element::kAct, c.hidden_size);
-    add({.op = Op::kMoeCombine, .name = m + "combine", .inputs = std::move(inputs), .outputs = {out}});
+    add({.op = Op::kMoeCombine,
+         .name = m + "combine",
+         .inputs = std::move(inputs),
+         .outputs = {out}});
     return out;
   }
 
   void head(EdgeIndex residual) {
     const ModelConfig& c = circuit_.config;
     const EdgeIndex x = norm("final_norm", residual, "final_norm", RowSet::kSampled);
-    const EdgeIndex logits = linear("logits", x, c.vocab_size, Element::kF32, c.tie_word_embeddings ? "embed" : "head",
+    const EdgeIndex logits = linear("logits",
+                                    x,
+                                    c.vocab_size,
+                                    Element::kF32,
+                                    c.tie_word_embeddings ? "embed" : "head",
                                     RowSet::kSampled);
     add({.op = Op::kSample, .name = "sample", .inputs = {logits}});
   }
@@ -219,7 +306,9 @@ class Builder final {
   EdgeIndex rope_ = 0;
 };
 
-void append_list(std::string& text, const std::vector<EdgeIndex>& list, const std::vector<Edge>& edges) {
+void append_list(std::string& text,
+                 const std::vector<EdgeIndex>& list,
+                 const std::vector<Edge>& edges) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     text += (i == 0 ? "" : ", ") + edges[list[i]].name;
   }
@@ -234,15 +323,16 @@ std::string_view name(Op op) {
 Result<Circuit> build_circuit(const ModelConfig& config, StageRange range) {
   if (range.first >= range.last || range.last > config.layers.size()) {
     return error(Kind::kInvalid,
-                 "a stage of layers [" + std::to_string(range.first) + ", " + std::to_string(range.last) +
-                     ") is empty or beyond the model's " + std::to_string(config.layers.size()) + " layers");
+                 "a stage of layers [" + std::to_string(range.first) + ", " +
+                     std::to_string(range.last) + ") is empty or beyond the model's " +
+                     std::to_string(config.layers.size()) + " layers");
   }
   return Builder(config, range).build();
 }
 
 std::string Circuit::text() const {
-  std::string out = "circuit " + config.model_type + " layers [" + std::to_string(range.first) + ", " +
-                    std::to_string(range.last) + ")\n";
+  std::string out = "circuit " + config.model_type + " layers [" + std::to_string(range.first) +
+                    ", " + std::to_string(range.last) + ")\n";
   for (const CircuitNode& node : nodes) {
     out += "  " + std::string(troupe::name(node.op)) + " " + node.name + ": ";
     append_list(out, node.inputs, edges);
@@ -255,7 +345,8 @@ std::string Circuit::text() const {
     if (!node.parameters.empty()) {
       out += " with " + node.parameters.front();
       if (node.parameters.size() > 1) {
-        out += " .. " + node.parameters.back() + " (" + std::to_string(node.parameters.size()) + ")";
+        out +=
+            " .. " + node.parameters.back() + " (" + std::to_string(node.parameters.size()) + ")";
       }
     }
     out += "\n";

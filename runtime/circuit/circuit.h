@@ -1,19 +1,21 @@
-// Circuit: what a range of layers computes, as typed nodes and edges, independent of any device. The vocabulary of operations
-// is closed: a new operation is a new enumerator that every pass must handle. An immutable value once built; pure and
-// deterministic, so two builds of the same model print the same text.
+// Circuit: what a range of layers computes, as typed nodes and edges, independent of any device.
+// The vocabulary of operations is closed: a new operation is a new enumerator that every pass must
+// handle. An immutable value once built; pure and deterministic, so two builds of the same model
+// print the same text.
 //
-// CI-1: nodes stand in an order in which every edge is produced before it is read; every tensor edge has one producer.
-// CI-2: states (pages, KV) and exchanges (what enters or leaves the stage) are edges like any other, with a kind of their own.
+// CI-1: nodes stand in an order in which every edge is produced before it is read; every tensor
+// edge has one producer. CI-2: states (pages, KV) and exchanges (what enters or leaves the stage)
+// are edges like any other, with a kind of their own.
 #pragma once
+
+#include "kernels/ops.h"
+#include "runtime/base/error.h"
+#include "runtime/model/config.h"
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "kernels/ops.h"
-#include "runtime/base/error.h"
-#include "runtime/model/config.h"
 
 namespace troupe {
 
@@ -53,8 +55,9 @@ struct Edge {
   EdgeKind kind = EdgeKind::kTensor;
   Element element = Element::kAct;
   RowSet rows = RowSet::kAll;
-  std::uint32_t per_row = 1;  // entries per step row (top_k for routed values); 0: `width` elements in all
-  std::uint32_t width = 0;    // elements of an entry
+  std::uint32_t per_row =
+      1;  // entries per step row (top_k for routed values); 0: `width` elements in all
+  std::uint32_t width = 0;  // elements of an entry
 };
 
 using EdgeIndex = std::uint32_t;
@@ -67,11 +70,13 @@ struct CircuitNode {
   std::uint32_t layer = kNoLayer;
   std::vector<EdgeIndex> inputs;
   std::vector<EdgeIndex> outputs;
-  std::vector<EdgeIndex> states;        // page and KV edges that it reads and writes
-  std::vector<std::string> parameters;  // Troupe's names (runtime/model/checkpoint.h), in the operation's order
+  std::vector<EdgeIndex> states;  // page and KV edges that it reads and writes
+  std::vector<std::string>
+      parameters;  // Troupe's names (runtime/model/checkpoint.h), in the operation's order
 };
 
-// Layers [first, last) of a model; the stage with layer 0 embeds, the one with the last layer has the head.
+// Layers [first, last) of a model; the stage with layer 0 embeds, the one with the last layer has
+// the head.
 struct StageRange {
   std::uint32_t first = 0;
   std::uint32_t last = 0;

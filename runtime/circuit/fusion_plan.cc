@@ -7,29 +7,47 @@
 namespace troupe {
 namespace {
 
-constexpr std::array<std::string_view, kRuleCount> kRuleNames = {"single", "residual_norm", "swiglu_linear",
-                                                                 "sibling_linears", "attention_gate"};
+constexpr std::array<std::string_view, kRuleCount> kRuleNames = {
+    "single", "residual_norm", "swiglu_linear", "sibling_linears", "attention_gate"};
 
 KernelId kernel_of(Op op) {
   switch (op) {
-    case Op::kEmbed: return KernelId::kEmbed;
-    case Op::kRopeTable: return KernelId::kRopeTable;
-    case Op::kNorm: return KernelId::kNorm;
-    case Op::kAdd: return KernelId::kAdd;
-    case Op::kLinear: return KernelId::kLinear;
-    case Op::kSiluMul: return KernelId::kSiluMul;
-    case Op::kGdnConv: return KernelId::kGdnConv;
-    case Op::kGdnScan: return KernelId::kGdnScan;
-    case Op::kGdnNorm: return KernelId::kGdnNorm;
-    case Op::kAttentionPrepare: return KernelId::kAttentionPrepare;
-    case Op::kAttention: return KernelId::kAttention;
-    case Op::kGateMul: return KernelId::kGateMul;
-    case Op::kRouter: return KernelId::kRouter;
-    case Op::kMoePermute: return KernelId::kMoePermute;
-    case Op::kExpertSwiglu: return KernelId::kExpertSwiglu;
-    case Op::kExpertDown: return KernelId::kExpertDown;
-    case Op::kMoeCombine: return KernelId::kMoeCombine;
-    case Op::kSample: return KernelId::kSample;
+    case Op::kEmbed:
+      return KernelId::kEmbed;
+    case Op::kRopeTable:
+      return KernelId::kRopeTable;
+    case Op::kNorm:
+      return KernelId::kNorm;
+    case Op::kAdd:
+      return KernelId::kAdd;
+    case Op::kLinear:
+      return KernelId::kLinear;
+    case Op::kSiluMul:
+      return KernelId::kSiluMul;
+    case Op::kGdnConv:
+      return KernelId::kGdnConv;
+    case Op::kGdnScan:
+      return KernelId::kGdnScan;
+    case Op::kGdnNorm:
+      return KernelId::kGdnNorm;
+    case Op::kAttentionPrepare:
+      return KernelId::kAttentionPrepare;
+    case Op::kAttention:
+      return KernelId::kAttention;
+    case Op::kGateMul:
+      return KernelId::kGateMul;
+    case Op::kRouter:
+      return KernelId::kRouter;
+    case Op::kMoePermute:
+      return KernelId::kMoePermute;
+    case Op::kExpertSwiglu:
+      return KernelId::kExpertSwiglu;
+    case Op::kExpertDown:
+      return KernelId::kExpertDown;
+    case Op::kMoeCombine:
+      return KernelId::kMoeCombine;
+    case Op::kSample:
+      return KernelId::kSample;
   }
   return KernelId::kEmbed;
 }
@@ -37,8 +55,11 @@ KernelId kernel_of(Op op) {
 class Fuser final {
  public:
   Fuser(const Circuit& circuit, std::bitset<kRuleCount> disabled)
-      : circuit_(circuit), disabled_(disabled), covered_(circuit.nodes.size(), false),
-        readers_(circuit.edges.size(), 0), producer_(circuit.edges.size(), kNone) {
+      : circuit_(circuit),
+        disabled_(disabled),
+        covered_(circuit.nodes.size(), false),
+        readers_(circuit.edges.size(), 0),
+        producer_(circuit.edges.size(), kNone) {
     for (NodeIndex n = 0; n < circuit.nodes.size(); ++n) {
       for (const EdgeIndex e : circuit.nodes[n].inputs) {
         ++readers_[e];
@@ -90,15 +111,18 @@ class Fuser final {
     return {.kernel = kernel_of(op), .nodes = {n}};
   }
 
-  // The sum is still written (the next residual reads it), so any number of readers is fine; the norm must come next.
+  // The sum is still written (the next residual reads it), so any number of readers is fine; the
+  // norm must come next.
   std::optional<Group> residual_norm(NodeIndex n) {
     const NodeIndex next = n + 1;
     if (next >= circuit_.nodes.size() || node(next).op != Op::kNorm ||
         node(next).inputs[0] != node(n).outputs[0]) {
       return std::nullopt;
     }
-    return Group{.kernel = KernelId::kNorm, .rule = Rule::kResidualNorm,
-                 .numerics = NumericsClass::kBitIdentical, .nodes = {n, next}};
+    return Group{.kernel = KernelId::kNorm,
+                 .rule = Rule::kResidualNorm,
+                 .numerics = NumericsClass::kBitIdentical,
+                 .nodes = {n, next}};
   }
 
   std::optional<Group> attention_gate(NodeIndex n) {
@@ -108,11 +132,14 @@ class Fuser final {
         node(next).inputs[0] != o) {
       return std::nullopt;
     }
-    return Group{.kernel = KernelId::kAttention, .rule = Rule::kAttentionGate,
-                 .numerics = NumericsClass::kBitIdentical, .nodes = {n, next}};
+    return Group{.kernel = KernelId::kAttention,
+                 .rule = Rule::kAttentionGate,
+                 .numerics = NumericsClass::kBitIdentical,
+                 .nodes = {n, next}};
   }
 
-  // The linear at n alone, or as the gate half of a SwiGLU: nodes and parts are appended to `group` when there is room.
+  // The linear at n alone, or as the gate half of a SwiGLU: nodes and parts are appended to `group`
+  // when there is room.
   bool take_linear(NodeIndex n, Group& group) {
     if (on(Rule::kSwigluLinear)) {
       if (const auto silu = swiglu_of(n); silu) {
@@ -121,7 +148,8 @@ class Fuser final {
         }
         const NodeIndex up = producer_[node(*silu).inputs[1]];
         const EdgeIndex out = node(*silu).outputs[0];
-        group.parts.push_back({.parameters = {node(n).parameters[0], node(up).parameters[0]}, .output = out,
+        group.parts.push_back({.parameters = {node(n).parameters[0], node(up).parameters[0]},
+                               .output = out,
                                .outputs = circuit_.edges[out].width});
         group.nodes.insert(group.nodes.end(), {n, up, *silu});
         group.rule = Rule::kSwigluLinear;
@@ -136,13 +164,17 @@ class Fuser final {
     const EdgeIndex out = node(n).outputs[0];
     const auto each = static_cast<std::uint32_t>(circuit_.edges[out].width / count);
     for (std::uint32_t i = 0; i < count; ++i) {
-      group.parts.push_back({.parameters = {node(n).parameters[i]}, .output = out, .column = i * each, .outputs = each});
+      group.parts.push_back({.parameters = {node(n).parameters[i]},
+                             .output = out,
+                             .column = i * each,
+                             .outputs = each});
     }
     group.nodes.push_back(n);
     return true;
   }
 
-  // The silu_mul that reads linear n as its gate and a sibling as its up half, if n's output goes nowhere else.
+  // The silu_mul that reads linear n as its gate and a sibling as its up half, if n's output goes
+  // nowhere else.
   std::optional<NodeIndex> swiglu_of(NodeIndex n) const {
     const EdgeIndex out = node(n).outputs[0];
     for (NodeIndex m = n + 1; m < circuit_.nodes.size() && m <= n + 2; ++m) {
@@ -198,7 +230,8 @@ class Fuser final {
       }
       for (const EdgeIndex e : node(n).outputs) {
         const bool internal = group.kernel == KernelId::kLinear && node(n).op == Op::kLinear &&
-                              std::none_of(group.parts.begin(), group.parts.end(),
+                              std::none_of(group.parts.begin(),
+                                           group.parts.end(),
                                            [e](const PlanPart& part) { return part.output == e; });
         const bool gated = group.rule == Rule::kAttentionGate && node(n).op == Op::kAttention;
         if (!internal && !gated) {
@@ -208,7 +241,8 @@ class Fuser final {
     }
     // A residual sum replaces the stream it was added to.
     if (node(group.nodes.front()).op == Op::kAdd) {
-      group.in_place.emplace_back(node(group.nodes.front()).outputs[0], node(group.nodes.front()).inputs[0]);
+      group.in_place.emplace_back(node(group.nodes.front()).outputs[0],
+                                  node(group.nodes.front()).inputs[0]);
     }
   }
 
@@ -229,11 +263,13 @@ Status check_cover(const Circuit& circuit, const FusionPlan& plan) {
     const CircuitNode& first = circuit.nodes[group.nodes.front()];
     if (!plan.catalog.kernels[static_cast<std::size_t>(group.kernel)]) {
       return error(Kind::kUnsupported,
-                   "node " + first.name + " needs kernel " + std::string(name(group.kernel)) + ", which kernel set " +
-                       plan.catalog.kernel_set + " does not have for these activations");
+                   "node " + first.name + " needs kernel " + std::string(name(group.kernel)) +
+                       ", which kernel set " + plan.catalog.kernel_set +
+                       " does not have for these activations");
     }
     for (const EdgeIndex e : group.reads) {
-      TROUPE_CHECK(written[e], "a group reads an edge that no earlier group writes: " + circuit.edges[e].name);
+      TROUPE_CHECK(written[e],
+                   "a group reads an edge that no earlier group writes: " + circuit.edges[e].name);
     }
     for (const EdgeIndex e : group.writes) {
       written[e] = true;
@@ -243,7 +279,8 @@ Status check_cover(const Circuit& circuit, const FusionPlan& plan) {
     }
   }
   for (NodeIndex n = 0; n < circuit.nodes.size(); ++n) {
-    TROUPE_CHECK(times[n] == 1, "a node is covered by other than one group: " + circuit.nodes[n].name);
+    TROUPE_CHECK(times[n] == 1,
+                 "a node is covered by other than one group: " + circuit.nodes[n].name);
   }
   return {};
 }
@@ -272,12 +309,15 @@ KernelCatalog make_catalog(const KernelSet& set, Activation activation) {
   return catalog;
 }
 
-Result<FusionPlan> make_fusion_plan(const Circuit& circuit, const KernelCatalog& catalog, const PlanShape& shape,
+Result<FusionPlan> make_fusion_plan(const Circuit& circuit,
+                                    const KernelCatalog& catalog,
+                                    const PlanShape& shape,
                                     std::bitset<kRuleCount> disabled) {
   if (shape.rows == 0 || shape.sampled > shape.rows) {
-    return error(Kind::kInvalid,
-                 "a plan for " + std::to_string(shape.rows) + " rows, " + std::to_string(shape.sampled) +
-                     " of them sampled: rows must be at least 1 and not fewer than the sampled ones");
+    return error(
+        Kind::kInvalid,
+        "a plan for " + std::to_string(shape.rows) + " rows, " + std::to_string(shape.sampled) +
+            " of them sampled: rows must be at least 1 and not fewer than the sampled ones");
   }
   FusionPlan plan{.shape = shape, .catalog = catalog, .groups = Fuser(circuit, disabled).run()};
   TROUPE_TRY(check_cover(circuit, plan));
@@ -286,18 +326,19 @@ Result<FusionPlan> make_fusion_plan(const Circuit& circuit, const KernelCatalog&
 }
 
 std::string FusionPlan::text(const Circuit& circuit) const {
-  std::string out = "plan " + circuit.config.model_type + " layers [" + std::to_string(circuit.range.first) + ", " +
-                    std::to_string(circuit.range.last) + ") mode " + std::string(name(shape.mode)) + " rows " +
-                    std::to_string(shape.rows) + " sampled " + std::to_string(shape.sampled) + "\n";
+  std::string out =
+      "plan " + circuit.config.model_type + " layers [" + std::to_string(circuit.range.first) +
+      ", " + std::to_string(circuit.range.last) + ") mode " + std::string(name(shape.mode)) +
+      " rows " + std::to_string(shape.rows) + " sampled " + std::to_string(shape.sampled) + "\n";
   out += "kernels " + catalog.kernel_set + " activations " +
          (catalog.activation == Activation::kBF16 ? "bf16" : "fp32") + " numerics exact\n";
-  out += "launches: " + std::to_string(counts.kernels) + " kernels, " + std::to_string(counts.copies) + " copies, " +
-         std::to_string(counts.events) + " events, " + std::to_string(counts.collectives) +
-         " collectives in 1 segment\n";
+  out += "launches: " + std::to_string(counts.kernels) + " kernels, " +
+         std::to_string(counts.copies) + " copies, " + std::to_string(counts.events) + " events, " +
+         std::to_string(counts.collectives) + " collectives in 1 segment\n";
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const Group& group = groups[g];
-    out += std::to_string(g) + " " + std::string(name(group.kernel)) + " [" + std::string(name(group.rule)) + ", " +
-           std::string(name(group.numerics)) + "]";
+    out += std::to_string(g) + " " + std::string(name(group.kernel)) + " [" +
+           std::string(name(group.rule)) + ", " + std::string(name(group.numerics)) + "]";
     for (const NodeIndex n : group.nodes) {
       out += " " + circuit.nodes[n].name;
     }

@@ -1,10 +1,16 @@
-// FusionPlan: which kernel runs which nodes of a circuit, in which order, for one mode and row count on one device. Pure and
-// deterministic: rules are tried in a fixed order, greedily; the text of a plan is tested against a recorded one.
+// FusionPlan: which kernel runs which nodes of a circuit, in which order, for one mode and row
+// count on one device. Pure and deterministic: rules are tried in a fixed order, greedily; the text
+// of a plan is tested against a recorded one.
 //
-// FP-1: every node is covered by exactly one group; a node that no kernel of the catalog covers is an error that names it.
-// FP-2: each rule says how its result relates to the unfused one; `exact` plans use no rule that differs.
-// FP-3: what a plan lists is what runs: a program's launches equal `groups`, one kernel each (promise P5).
+// FP-1: every node is covered by exactly one group; a node that no kernel of the catalog covers is
+// an error that names it. FP-2: each rule says how its result relates to the unfused one; `exact`
+// plans use no rule that differs. FP-3: what a plan lists is what runs: a program's launches equal
+// `groups`, one kernel each (promise P5).
 #pragma once
+
+#include "kernels/ops.h"
+#include "runtime/base/error.h"
+#include "runtime/circuit/circuit.h"
 
 #include <bitset>
 #include <cstdint>
@@ -12,10 +18,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "kernels/ops.h"
-#include "runtime/base/error.h"
-#include "runtime/circuit/circuit.h"
 
 namespace troupe {
 
@@ -57,8 +59,8 @@ struct PlanShape {
   std::uint32_t sampled = 1;  // capacity of sampled rows
 };
 
-// A linear of a group: one weight, or a gate and an up weight for SwiGLU. Nodes that make several weights (b and a) make
-// several parts; `column` says where in the output row the part begins.
+// A linear of a group: one weight, or a gate and an up weight for SwiGLU. Nodes that make several
+// weights (b and a) make several parts; `column` says where in the output row the part begins.
 struct PlanPart {
   std::vector<std::string> parameters;  // 1, or 2 = {gate, up}
   EdgeIndex output = 0;
@@ -70,10 +72,10 @@ struct Group {
   KernelId kernel = KernelId::kEmbed;
   Rule rule = Rule::kSingle;
   NumericsClass numerics = NumericsClass::kReference;
-  std::vector<NodeIndex> nodes;    // in circuit order
-  std::vector<EdgeIndex> reads;    // tensors and exchanges
+  std::vector<NodeIndex> nodes;  // in circuit order
+  std::vector<EdgeIndex> reads;  // tensors and exchanges
   std::vector<EdgeIndex> writes;
-  std::vector<PlanPart> parts;     // kLinear only
+  std::vector<PlanPart> parts;  // kLinear only
   // (written, read): the written edge takes the place of the read one, which must end here.
   std::vector<std::pair<EdgeIndex, EdgeIndex>> in_place;
 };

@@ -17,12 +17,14 @@ std::uint64_t aligned(std::uint64_t bytes) {
 std::uint64_t edge_bytes(const Edge& edge, const FusionPlan& plan) {
   const std::uint64_t rows = edge.rows == RowSet::kAll ? plan.shape.rows : plan.shape.sampled;
   const std::uint64_t entries = edge.per_row == 0 ? 1 : rows * edge.per_row;
-  const std::uint64_t element = edge.element == Element::kAct ? size_of(plan.catalog.activation) : 4;
+  const std::uint64_t element =
+      edge.element == Element::kAct ? size_of(plan.catalog.activation) : 4;
   return aligned(entries * edge.width * element);
 }
 
 // Offsets of the live places, ascending: the first gap that fits is taken.
-std::uint64_t first_fit(std::vector<std::pair<std::uint64_t, std::uint64_t>> taken, std::uint64_t bytes) {
+std::uint64_t first_fit(std::vector<std::pair<std::uint64_t, std::uint64_t>> taken,
+                        std::uint64_t bytes) {
   std::sort(taken.begin(), taken.end());
   std::uint64_t offset = 0;
   for (const auto& [begin, size] : taken) {
@@ -43,14 +45,20 @@ WorkspaceLayout make_workspace_layout(const Circuit& circuit, const FusionPlan& 
   for (EdgeIndex e = 0; e < circuit.edges.size(); ++e) {
     // What enters or leaves the stage lives through the whole step.
     if (circuit.edges[e].kind == EdgeKind::kExchange) {
-      layout.places[e] = {.bytes = edge_bytes(circuit.edges[e], plan), .first_group = 0, .last_group = last, .used = true};
+      layout.places[e] = {.bytes = edge_bytes(circuit.edges[e], plan),
+                          .first_group = 0,
+                          .last_group = last,
+                          .used = true};
     }
   }
   for (std::uint32_t g = 0; g < plan.groups.size(); ++g) {
     for (const EdgeIndex e : plan.groups[g].writes) {
       EdgePlace& place = layout.places[e];
       if (!place.used) {
-        place = {.bytes = edge_bytes(circuit.edges[e], plan), .first_group = g, .last_group = g, .used = true};
+        place = {.bytes = edge_bytes(circuit.edges[e], plan),
+                 .first_group = g,
+                 .last_group = g,
+                 .used = true};
       }
     }
     for (const EdgeIndex e : plan.groups[g].reads) {
@@ -77,7 +85,8 @@ WorkspaceLayout make_workspace_layout(const Circuit& circuit, const FusionPlan& 
   std::vector<EdgeIndex> live;
   for (const EdgeIndex e : order) {
     EdgePlace& place = layout.places[e];
-    std::erase_if(live, [&](EdgeIndex other) { return layout.places[other].last_group < place.first_group; });
+    std::erase_if(
+        live, [&](EdgeIndex other) { return layout.places[other].last_group < place.first_group; });
     if (replaces[e]) {
       place.offset = layout.places[*replaces[e]].offset;
     } else {
@@ -109,7 +118,9 @@ Status check_layout(const Circuit& circuit, const FusionPlan& plan, const Worksp
       continue;
     }
     if (x.offset % kAlign != 0 || x.offset + x.bytes > layout.bytes) {
-      return error(Kind::kInternal, "edge " + circuit.edges[a].name + " lies outside the workspace or off its alignment");
+      return error(
+          Kind::kInternal,
+          "edge " + circuit.edges[a].name + " lies outside the workspace or off its alignment");
     }
     for (EdgeIndex b = a + 1; b < layout.places.size(); ++b) {
       const EdgePlace& y = layout.places[b];
@@ -135,12 +146,15 @@ StateLayout make_state_layout(const Circuit& circuit, Activation activation) {
       continue;
     }
     GdnPlace place{.layer = i, .state_offset = layout.page_bytes};
-    layout.page_bytes += aligned(std::uint64_t{c.gdn_value_heads} * c.gdn_key_dim * c.gdn_value_dim * 4);
+    layout.page_bytes +=
+        aligned(std::uint64_t{c.gdn_value_heads} * c.gdn_key_dim * c.gdn_value_dim * 4);
     place.window_offset = layout.page_bytes;
-    layout.page_bytes += aligned(std::uint64_t{c.conv_kernel - 1} * c.gdn_conv_channels() * size_of(activation));
+    layout.page_bytes +=
+        aligned(std::uint64_t{c.conv_kernel - 1} * c.gdn_conv_channels() * size_of(activation));
     layout.gdn.push_back(place);
   }
-  layout.layer_block_bytes = aligned(std::uint64_t{2} * c.kv_heads * kBlockTokens * c.head_dim * size_of(activation));
+  layout.layer_block_bytes =
+      aligned(std::uint64_t{2} * c.kv_heads * kBlockTokens * c.head_dim * size_of(activation));
   return layout;
 }
 

@@ -1,7 +1,7 @@
+#include "runtime/circuit/layout.h"
+
 #include <algorithm>
 #include <utility>
-
-#include "runtime/circuit/layout.h"
 
 namespace troupe {
 namespace {
@@ -24,12 +24,17 @@ std::string_view text_of(WeightFormat format) {
 
 class WeightPlanner final {
  public:
-  WeightPlanner(const Circuit& circuit, const ParameterType& type) : circuit_(circuit), type_(type) {}
+  WeightPlanner(const Circuit& circuit, const ParameterType& type)
+      : circuit_(circuit), type_(type) {}
 
   Status group(const Group& group) {
     for (const PlanPart& part : group.parts) {
-      const std::uint32_t columns = circuit_.edges[circuit_.nodes[group.nodes.front()].inputs[0]].width;
-      TROUPE_TRY(panels(part.parameters, static_cast<std::uint32_t>(part.parameters.size()), part.outputs, columns));
+      const std::uint32_t columns =
+          circuit_.edges[circuit_.nodes[group.nodes.front()].inputs[0]].width;
+      TROUPE_TRY(panels(part.parameters,
+                        static_cast<std::uint32_t>(part.parameters.size()),
+                        part.outputs,
+                        columns));
     }
     for (const NodeIndex n : group.nodes) {
       TROUPE_TRY(node(circuit_.nodes[n]));
@@ -87,7 +92,10 @@ class WeightPlanner final {
     return layout_.parameters.back();
   }
 
-  Status panels(std::vector<std::string> names, std::uint32_t per_matrix, std::uint32_t rows, std::uint32_t columns) {
+  Status panels(std::vector<std::string> names,
+                std::uint32_t per_matrix,
+                std::uint32_t rows,
+                std::uint32_t columns) {
     if (layout_.index.contains(names.front())) {
       return {};
     }
@@ -96,8 +104,9 @@ class WeightPlanner final {
       const WeightFormat other = panel_format(type_(name));
       if (other != format) {
         return error(Kind::kUnsupported,
-                     "parameters " + names.front() + " (" + std::string(text_of(format)) + ") and " + name + " (" +
-                         std::string(text_of(other)) + ") are computed together and must be stored in the same type");
+                     "parameters " + names.front() + " (" + std::string(text_of(format)) +
+                         ") and " + name + " (" + std::string(text_of(other)) +
+                         ") are computed together and must be stored in the same type");
       }
     }
     PackedParameter& p = add(std::move(names));
@@ -153,7 +162,9 @@ const PackedParameter& WeightLayout::of(std::string_view name) const {
   return parameters[found->second.first];
 }
 
-Result<WeightLayout> make_weight_layout(const Circuit& circuit, const FusionPlan& plan, const ParameterType& type) {
+Result<WeightLayout> make_weight_layout(const Circuit& circuit,
+                                        const FusionPlan& plan,
+                                        const ParameterType& type) {
   WeightPlanner planner(circuit, type);
   for (const Group& group : plan.groups) {
     TROUPE_TRY(planner.group(group));

@@ -21,9 +21,12 @@ Result<std::unique_ptr<DeviceExecutable>> DeviceExecutable::make(CompiledStage& 
     auto context = std::make_unique<StepContext>();
     context->reserve(stage.info);
     TROUPE_ASSIGN(context->workspace,
-                  stage.device->allocate(stage.info.ledger.workspace_bytes, "workspace " + std::to_string(i)));
+                  stage.device->allocate(stage.info.ledger.workspace_bytes,
+                                         "workspace " + std::to_string(i)));
     StepContext& self = *context;
-    context->done = [owner = executable.get(), &self](const WorkResult& result) { owner->finished(self, result); };
+    context->done = [owner = executable.get(), &self](const WorkResult& result) {
+      owner->finished(self, result);
+    };
     executable->contexts_.push_back(std::move(context));
   }
   return executable;
@@ -31,27 +34,36 @@ Result<std::unique_ptr<DeviceExecutable>> DeviceExecutable::make(CompiledStage& 
 
 DeviceExecutable::DeviceExecutable(CompiledStage& stage)
     : stage_(stage), checker_(stage.info, stage.info.ledger.pages, stage.info.ledger.blocks) {
-  launch_observer_ = [this](std::size_t launch, const KernelEnv& env) { observer_(*observed_, launch, env); };
+  launch_observer_ = [this](std::size_t launch, const KernelEnv& env) {
+    observer_(*observed_, launch, env);
+  };
 }
 
 DeviceExecutable::~DeviceExecutable() {
   // Contexts are freed next: nothing may still run in them.
-  TROUPE_CHECK(stage_.device->drain(kRunDeadline).has_value(), "the device did not finish its work");
+  TROUPE_CHECK(stage_.device->drain(kRunDeadline).has_value(),
+               "the device did not finish its work");
 }
 
 Status DeviceExecutable::set_param(std::string_view name, std::span<const float> values) {
   return set_param_typed(name, std::as_bytes(values), DType::kF32);
 }
 
-Status DeviceExecutable::set_param_typed(std::string_view name, std::span<const std::byte> bytes, DType dtype) {
-  TensorView view{.name = std::string(name), .dtype = dtype, .rows = stage_.parameters->rows(name),
-                  .columns = stage_.parameters->columns(name), .data = bytes.data()};
+Status DeviceExecutable::set_param_typed(std::string_view name,
+                                         std::span<const std::byte> bytes,
+                                         DType dtype) {
+  TensorView view{.name = std::string(name),
+                  .dtype = dtype,
+                  .rows = stage_.parameters->rows(name),
+                  .columns = stage_.parameters->columns(name),
+                  .data = bytes.data()};
   const std::uint64_t expected = std::uint64_t{view.rows} * view.columns * size_of(dtype);
   if (view.rows != 0 && bytes.size() != expected) {
     return error(Kind::kInvalid,
                  "parameter " + view.name + " of shape [" + std::to_string(view.rows) + ", " +
-                     std::to_string(view.columns) + "] in " + std::string(troupe::name(dtype)) + " needs " +
-                     std::to_string(expected) + " bytes, " + std::to_string(bytes.size()) + " were given");
+                     std::to_string(view.columns) + "] in " + std::string(troupe::name(dtype)) +
+                     " needs " + std::to_string(expected) + " bytes, " +
+                     std::to_string(bytes.size()) + " were given");
   }
   ready_ = false;
   return stage_.parameters->store(view);
@@ -65,8 +77,9 @@ Status DeviceExecutable::finalize_params() {
 
 const Program& DeviceExecutable::program_for(const StepInputs& inputs) const {
   const std::size_t rows = inputs.tokens.size();
-  const auto& list = rows == inputs.segments.size() && rows <= stage_.decode.back()->shape().rows ? stage_.decode
-                                                                                                    : stage_.rows;
+  const auto& list = rows == inputs.segments.size() && rows <= stage_.decode.back()->shape().rows
+                         ? stage_.decode
+                         : stage_.rows;
   const auto fits = [&](const auto& program) {
     return program->shape().rows >= rows && program->shape().sampled >= inputs.sampled.size();
   };
@@ -77,7 +90,8 @@ const Program& DeviceExecutable::program_for(const StepInputs& inputs) const {
 
 StepContext* DeviceExecutable::context_of(TicketId ticket) {
   for (const auto& context : contexts_) {
-    if (context->state.load(std::memory_order_acquire) != TicketState::kFree && context->ticket == ticket) {
+    if (context->state.load(std::memory_order_acquire) != TicketState::kFree &&
+        context->ticket == ticket) {
       return context.get();
     }
   }
@@ -87,12 +101,15 @@ StepContext* DeviceExecutable::context_of(TicketId ticket) {
 void DeviceExecutable::poison(const StepInputs& inputs) {
 #ifdef TROUPE_CHECKED
   for (const PageRef& page : inputs.freed_pages) {
-    std::memset(stage_.page_memory->data() + page.index * stage_.states.page_bytes, 0xff, stage_.states.page_bytes);
+    std::memset(stage_.page_memory->data() + page.index * stage_.states.page_bytes,
+                0xff,
+                stage_.states.page_bytes);
   }
   const std::uint64_t bytes = stage_.states.layer_block_bytes;
   for (const BlockRef& block : inputs.freed_blocks) {
     for (std::size_t layer = 0; layer < stage_.states.attention_layers.size(); ++layer) {
-      std::memset(stage_.kv_memory->data() + (layer * block_count() + block.index) * bytes, 0xff, bytes);
+      std::memset(
+          stage_.kv_memory->data() + (layer * block_count() + block.index) * bytes, 0xff, bytes);
     }
   }
 #else
@@ -109,7 +126,8 @@ Result<TicketId> DeviceExecutable::commit_no_wait(const StepInputs& inputs) {
     const StepContext* source = context_of(inputs.source);
     if (source == nullptr) {
       return error(Kind::kInvalid,
-                   "source ticket " + std::to_string(inputs.source.value) + " is unknown or already released");
+                   "source ticket " + std::to_string(inputs.source.value) +
+                       " is unknown or already released");
     }
     previous = source->results;
   }
@@ -119,7 +137,8 @@ Result<TicketId> DeviceExecutable::commit_no_wait(const StepInputs& inputs) {
   });
   if (free == contexts_.end()) {
     return error(Kind::kOverloaded,
-                 "all " + std::to_string(contexts_.size()) + " contexts hold un-released tickets; release one first");
+                 "all " + std::to_string(contexts_.size()) +
+                     " contexts hold un-released tickets; release one first");
   }
   StepContext& context = **free;
   const Program& program = program_for(inputs);
@@ -135,7 +154,9 @@ Result<TicketId> DeviceExecutable::commit_no_wait(const StepInputs& inputs) {
   env.base[static_cast<std::size_t>(Arena::kKv)] = stage_.kv_memory->data();
   env.step = &context.table;
   observed_ = &program;
-  if (auto status = program.run(*stage_.device, env, observer_ ? &launch_observer_ : nullptr, context.done); !status) {
+  if (auto status =
+          program.run(*stage_.device, env, observer_ ? &launch_observer_ : nullptr, context.done);
+      !status) {
     context.state.store(TicketState::kFree, std::memory_order_release);
     return tl::unexpected(std::move(status).error());
   }
@@ -149,7 +170,8 @@ Result<TicketId> DeviceExecutable::commit_no_wait(const StepInputs& inputs) {
 void DeviceExecutable::finished(StepContext& context, const WorkResult& result) {
   context.status = result.status;
   context.duration = result.duration;
-  const TicketDone done{.ticket = context.ticket, .status = result.status, .duration = result.duration};
+  const TicketDone done{
+      .ticket = context.ticket, .status = result.status, .duration = result.duration};
   context.state.store(TicketState::kDone, std::memory_order_release);
   if (completion_) {
     completion_(done);
@@ -158,9 +180,10 @@ void DeviceExecutable::finished(StepContext& context, const WorkResult& result) 
 
 StepOutputs DeviceExecutable::view(const StepContext& context) const {
   const std::byte* base = context.workspace->data() + context.logits.offset;
-  return {.results = context.results,
-          .logits = {reinterpret_cast<const float*>(base), context.results.size() * stage_.info.vocab},
-          .vocab = stage_.info.vocab};
+  return {
+      .results = context.results,
+      .logits = {reinterpret_cast<const float*>(base), context.results.size() * stage_.info.vocab},
+      .vocab = stage_.info.vocab};
 }
 
 Result<StepOutputs> DeviceExecutable::outputs(TicketId ticket) {
@@ -179,7 +202,8 @@ Status DeviceExecutable::release(TicketId ticket) {
   if (context == nullptr || context->state.load(std::memory_order_acquire) != TicketState::kDone) {
     return error(Kind::kInvalid,
                  "ticket " + std::to_string(ticket.value) +
-                     (context == nullptr ? " is unknown or released" : " is still running and can't be released"));
+                     (context == nullptr ? " is unknown or released"
+                                         : " is still running and can't be released"));
   }
   context->state.store(TicketState::kFree, std::memory_order_release);
   return {};
@@ -195,12 +219,15 @@ Status DeviceExecutable::sync_pending(Time deadline) {
       tickets += " " + std::to_string(context->ticket.value);
     }
   }
-  return error(Kind::kOverloaded,
-               "after " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(deadline).count()) +
-                   " ms these tickets are not done:" + tickets);
+  return error(
+      Kind::kOverloaded,
+      "after " +
+          std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(deadline).count()) +
+          " ms these tickets are not done:" + tickets);
 }
 
-std::vector<AsyncPipeline::Pipelined> DeviceExecutable::run_pipelined(std::span<const StepInputs> inputs) {
+std::vector<AsyncPipeline::Pipelined> DeviceExecutable::run_pipelined(
+    std::span<const StepInputs> inputs) {
   std::vector<Pipelined> results(inputs.size());
   for (std::size_t begin = 0; begin < inputs.size(); begin += depth()) {
     const std::size_t end = std::min<std::size_t>(begin + depth(), inputs.size());
@@ -237,7 +264,8 @@ Result<StepOutputs> DeviceExecutable::run_raw(const StepInputs& inputs) {
   return outputs(ticket);
 }
 
-Result<std::vector<OwnedTensor>> DeviceExecutable::run_named(std::span<const NamedTensor> inputs, bool wide,
+Result<std::vector<OwnedTensor>> DeviceExecutable::run_named(std::span<const NamedTensor> inputs,
+                                                             bool wide,
                                                              std::span<const TensorSpec> outputs) {
   TROUPE_ASSIGN(const StepInputs step, io_.read(inputs, wide));
   TROUPE_ASSIGN(const StepOutputs out, run_raw(step));
@@ -281,14 +309,15 @@ Capabilities capabilities(Executable& executable) {
 }
 
 std::vector<std::string_view> enabled_names(const Capabilities& c) {
-  const std::array<std::pair<bool, std::string_view>, 8> all = {{{c.clone, "clone"},
-                                                                 {c.moe, "moe"},
-                                                                 {c.persistent_handles, "persistent_handles"},
-                                                                 {c.gpu_handles, "gpu_handles"},
-                                                                 {c.kv_resident, "kv_resident"},
-                                                                 {c.typed_io, "typed_io"},
-                                                                 {c.async_pipeline, "async_pipeline"},
-                                                                 {c.active_extent, "active_extent"}}};
+  const std::array<std::pair<bool, std::string_view>, 8> all = {
+      {{c.clone, "clone"},
+       {c.moe, "moe"},
+       {c.persistent_handles, "persistent_handles"},
+       {c.gpu_handles, "gpu_handles"},
+       {c.kv_resident, "kv_resident"},
+       {c.typed_io, "typed_io"},
+       {c.async_pipeline, "async_pipeline"},
+       {c.active_extent, "active_extent"}}};
   std::vector<std::string_view> names;
   for (const auto& [enabled, text] : all) {
     if (enabled) {

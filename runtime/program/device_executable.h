@@ -1,12 +1,7 @@
-// DeviceExecutable: the Executable of a stage on any Device: picks the program that fits a step, fills a free context, submits.
-// Private to runtime/program; everybody else sees Executable and its interfaces.
+// DeviceExecutable: the Executable of a stage on any Device: picks the program that fits a step,
+// fills a free context, submits. Private to runtime/program; everybody else sees Executable and its
+// interfaces.
 #pragma once
-
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "runtime/base/sources.h"
 #include "runtime/circuit/layout.h"
@@ -16,6 +11,12 @@
 #include "runtime/program/stage.h"
 #include "runtime/program/step_context.h"
 #include "runtime/program/tensor_io.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace troupe {
 
@@ -42,7 +43,8 @@ class DeviceExecutable final : public Executable,
                                public StatePages {
  public:
   // Called after each launch of a step with the program that runs.
-  using ProgramObserver = std::function<void(const Program& program, std::size_t launch, const KernelEnv& env)>;
+  using ProgramObserver =
+      std::function<void(const Program& program, std::size_t launch, const KernelEnv& env)>;
 
   [[nodiscard]] static Result<std::unique_ptr<DeviceExecutable>> make(CompiledStage& stage);
   ~DeviceExecutable() override;
@@ -51,17 +53,24 @@ class DeviceExecutable final : public Executable,
 
   // Executable
   Status set_param(std::string_view name, std::span<const float> values) override;
-  Status set_param_typed(std::string_view name, std::span<const std::byte> bytes, DType dtype) override;
+  Status set_param_typed(std::string_view name,
+                         std::span<const std::byte> bytes,
+                         DType dtype) override;
   Status finalize_params() override;
   [[nodiscard]] Result<StepOutputs> run_raw(const StepInputs& inputs) override;
   [[nodiscard]] Result<std::vector<OwnedTensor>> run(std::span<const NamedTensor> inputs) override;
-  [[nodiscard]] Result<std::vector<OwnedTensor>> run_slots(std::span<const NamedTensor> by_slot) override;
-  [[nodiscard]] Result<std::vector<OwnedTensor>> run_typed(std::span<const NamedTensor> inputs,
-                                                           std::span<const TensorSpec> outputs) override;
+  [[nodiscard]] Result<std::vector<OwnedTensor>> run_slots(
+      std::span<const NamedTensor> by_slot) override;
+  [[nodiscard]] Result<std::vector<OwnedTensor>> run_typed(
+      std::span<const NamedTensor> inputs, std::span<const TensorSpec> outputs) override;
 
   // AsyncPipeline
-  [[nodiscard]] std::uint32_t depth() const override { return static_cast<std::uint32_t>(contexts_.size()); }
-  void set_completion(std::function<void(const TicketDone&)> done) override { completion_ = std::move(done); }
+  [[nodiscard]] std::uint32_t depth() const override {
+    return static_cast<std::uint32_t>(contexts_.size());
+  }
+  void set_completion(std::function<void(const TicketDone&)> done) override {
+    completion_ = std::move(done);
+  }
   [[nodiscard]] Result<TicketId> commit_no_wait(const StepInputs& inputs) override;
   [[nodiscard]] Result<StepOutputs> outputs(TicketId ticket) override;
   Status release(TicketId ticket) override;

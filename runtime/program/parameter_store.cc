@@ -1,10 +1,10 @@
 #include "runtime/program/parameter_store.h"
 
+#include "runtime/base/math.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-
-#include "runtime/base/math.h"
 
 namespace troupe {
 namespace {
@@ -18,18 +18,31 @@ bool is_float(DType dtype) {
 }
 
 PackSource source_of(const TensorView& t) {
-  return {.data = t.data, .dtype = t.dtype, .rows = t.rows, .columns = t.columns, .first_row = t.first_row,
-          .row_map = t.row_map.empty() ? nullptr : t.row_map.data(), .scale = t.scale, .scale_dtype = t.scale_dtype,
+  return {.data = t.data,
+          .dtype = t.dtype,
+          .rows = t.rows,
+          .columns = t.columns,
+          .first_row = t.first_row,
+          .row_map = t.row_map.empty() ? nullptr : t.row_map.data(),
+          .scale = t.scale,
+          .scale_dtype = t.scale_dtype,
           .scale_columns = t.scale_columns};
 }
 
-void pack_matrix(const PackedParameter& p, const TensorView& t, std::uint32_t place, std::byte* arena) {
+void pack_matrix(const PackedParameter& p,
+                 const TensorView& t,
+                 std::uint32_t place,
+                 std::byte* arena) {
   const std::uint32_t matrix = place / p.per_matrix;
   float* scales = nullptr;
   if (p.format == WeightFormat::kPanelF8) {
     scales = reinterpret_cast<float*>(arena + p.scale_offset + matrix * p.scale_bytes);
   }
-  pack_panels(source_of(t), p.format, arena + p.offset + matrix * p.matrix_bytes, scales, place % p.per_matrix,
+  pack_panels(source_of(t),
+              p.format,
+              arena + p.offset + matrix * p.matrix_bytes,
+              scales,
+              place % p.per_matrix,
               p.per_matrix);
 }
 
@@ -97,7 +110,9 @@ std::vector<float> rope_inverse_frequencies(const RopeConfig& rope) {
   return table;
 }
 
-ParameterStore::ParameterStore(const WeightLayout& layout, std::byte* arena, const ModelConfig& config)
+ParameterStore::ParameterStore(const WeightLayout& layout,
+                               std::byte* arena,
+                               const ModelConfig& config)
     : layout_(layout), arena_(arena) {
   for (const PackedParameter& p : layout.parameters) {
     stored_.push_back(std::make_unique<std::atomic<bool>[]>(p.names.size()));
@@ -115,11 +130,12 @@ Status ParameterStore::store(const TensorView& tensor) {
   const PackedParameter& p = layout_.parameters[index];
   if (tensor.rows != p.rows || tensor.columns != p.columns) {
     return error(Kind::kInvalid,
-                 "parameter " + tensor.name + ": expected shape " + shape_text(p.rows, p.columns) + ", found " +
-                     shape_text(tensor.rows, tensor.columns));
+                 "parameter " + tensor.name + ": expected shape " + shape_text(p.rows, p.columns) +
+                     ", found " + shape_text(tensor.rows, tensor.columns));
   }
   if (p.packing == Packing::kPanels) {
-    if (!(is_float(tensor.dtype) || tensor.dtype == DType::kF8E4M3) || panel_format(tensor.dtype) != p.format) {
+    if (!(is_float(tensor.dtype) || tensor.dtype == DType::kF8E4M3) ||
+        panel_format(tensor.dtype) != p.format) {
       return error(Kind::kInvalid,
                    "parameter " + tensor.name + ": its place was laid out for another type than " +
                        std::string(name(tensor.dtype)));
@@ -131,14 +147,15 @@ Status ParameterStore::store(const TensorView& tensor) {
   } else if (p.packing == Packing::kTable) {
     if (tensor.dtype != p.table_type) {
       return error(Kind::kInvalid,
-                   "parameter " + tensor.name + ": expected " + std::string(name(p.table_type)) + ", found " +
-                       std::string(name(tensor.dtype)));
+                   "parameter " + tensor.name + ": expected " + std::string(name(p.table_type)) +
+                       ", found " + std::string(name(tensor.dtype)));
     }
     copy_table(p, tensor, arena_ + p.offset);
   } else {
     if (!is_float(tensor.dtype)) {
       return error(Kind::kInvalid,
-                   "parameter " + tensor.name + ": expected F32, BF16 or F16, found " + std::string(name(tensor.dtype)));
+                   "parameter " + tensor.name + ": expected F32, BF16 or F16, found " +
+                       std::string(name(tensor.dtype)));
     }
     convert_vector(p, tensor, reinterpret_cast<float*>(arena_ + p.offset));
   }

@@ -1,6 +1,12 @@
-// ParameterStore: packs parameters into a stage's weights arena and knows which are still missing. Filled once, by loading
-// threads (store() is thread-safe for different names) or by set_param on the owning actor's thread; read-only afterwards.
+// ParameterStore: packs parameters into a stage's weights arena and knows which are still missing.
+// Filled once, by loading threads (store() is thread-safe for different names) or by set_param on
+// the owning actor's thread; read-only afterwards.
 #pragma once
+
+#include "runtime/base/error.h"
+#include "runtime/circuit/layout.h"
+#include "runtime/model/checkpoint.h"
+#include "runtime/model/config.h"
 
 #include <atomic>
 #include <cstddef>
@@ -11,11 +17,6 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/base/error.h"
-#include "runtime/circuit/layout.h"
-#include "runtime/model/checkpoint.h"
-#include "runtime/model/config.h"
-
 namespace troupe {
 
 class ParameterStore final {
@@ -23,8 +24,8 @@ class ParameterStore final {
   // `arena` has layout.bytes; the rope table is computed here. Both outlive the store.
   ParameterStore(const WeightLayout& layout, std::byte* arena, const ModelConfig& config);
 
-  // Packs one whole tensor. Errors name the parameter: unknown, wrong shape (expected and found), a dtype that its place was
-  // not laid out for, FP8 without a scale.
+  // Packs one whole tensor. Errors name the parameter: unknown, wrong shape (expected and found), a
+  // dtype that its place was not laid out for, FP8 without a scale.
   Status store(const TensorView& tensor);
 
   // kInvalid names the first missing parameter and how many are missing.
@@ -40,7 +41,8 @@ class ParameterStore final {
   std::vector<std::unique_ptr<std::atomic<bool>[]>> stored_;  // by parameter, by place in its names
 };
 
-// fp32 inverse frequencies of the rotary embedding, YaRN applied (MODEL.md 3.5.1, 3.5.4): rotary_dims / 2 values.
+// fp32 inverse frequencies of the rotary embedding, YaRN applied (MODEL.md 3.5.1, 3.5.4):
+// rotary_dims / 2 values.
 [[nodiscard]] std::vector<float> rope_inverse_frequencies(const RopeConfig& rope);
 
 }  // namespace troupe

@@ -1,17 +1,17 @@
-// StagePlans: every plan of a stage, its layouts, ledger and arithmetic digest: all that is decided before memory is allocated
-// or a weight is read. What `troupe plan` prints. Pure.
+// StagePlans: every plan of a stage, its layouts, ledger and arithmetic digest: all that is decided
+// before memory is allocated or a weight is read. What `troupe plan` prints. Pure.
 #pragma once
-
-#include <bitset>
-#include <cstdint>
-#include <string>
-#include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/circuit/circuit.h"
 #include "runtime/circuit/fusion_plan.h"
 #include "runtime/circuit/layout.h"
 #include "runtime/program/stage.h"
+
+#include <bitset>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 namespace troupe {
 
@@ -24,8 +24,8 @@ struct StagePlans {
   StageInfo info;  // plan_digest is set when the programs are compiled
 };
 
-// `available_bytes` 0: nothing is refused for its size. Errors: of the passes it runs, and kInvalid for options that contradict
-// each other.
+// `available_bytes` 0: nothing is refused for its size. Errors: of the passes it runs, and kInvalid
+// for options that contradict each other.
 [[nodiscard]] Result<StagePlans> make_stage_plans(const ModelConfig& config,
                                                   StageRange range,
                                                   const KernelCatalog& catalog,

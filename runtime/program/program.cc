@@ -1,20 +1,29 @@
 #include "runtime/program/program.h"
 
+#include "runtime/base/sha256.h"
+
 #include <array>
 #include <cstring>
 #include <type_traits>
 #include <utility>
-
-#include "runtime/base/sha256.h"
 
 namespace troupe {
 
 // Turns each group of a plan into one launch: looks up where its edges, parameters and states lie.
 class Emitter final {
  public:
-  Emitter(const Circuit& circuit, const FusionPlan& plan, const WeightLayout& weights, const StateLayout& states,
-          std::uint32_t blocks, std::uint32_t valid)
-      : circuit_(circuit), plan_(plan), weights_(weights), states_(states), blocks_(blocks), valid_(valid),
+  Emitter(const Circuit& circuit,
+          const FusionPlan& plan,
+          const WeightLayout& weights,
+          const StateLayout& states,
+          std::uint32_t blocks,
+          std::uint32_t valid)
+      : circuit_(circuit),
+        plan_(plan),
+        weights_(weights),
+        states_(states),
+        blocks_(blocks),
+        valid_(valid),
         program_(std::unique_ptr<Program>(new Program)) {}
 
   Result<std::unique_ptr<const Program>> emit() {
@@ -44,11 +53,14 @@ class Emitter final {
 
   [[nodiscard]] Ref at(EdgeIndex edge) const {
     const EdgePlace& place = program_->workspace_.places[edge];
-    TROUPE_CHECK(place.used, "a launch needs an edge that has no place: " + circuit_.edges[edge].name);
+    TROUPE_CHECK(place.used,
+                 "a launch needs an edge that has no place: " + circuit_.edges[edge].name);
     return {Arena::kWorkspace, place.offset};
   }
 
-  [[nodiscard]] Ref vector(std::string_view name) const { return {Arena::kWeights, weights_.of(name).offset}; }
+  [[nodiscard]] Ref vector(std::string_view name) const {
+    return {Arena::kWeights, weights_.of(name).offset};
+  }
 
   [[nodiscard]] Weight weight(std::string_view name) const {
     const PackedParameter& p = weights_.of(name);
@@ -85,36 +97,57 @@ class Emitter final {
 #if __has_builtin(__builtin_clear_padding)
     __builtin_clear_padding(&args);  // the digest covers these bytes
 #endif
-    const std::size_t words = (sizeof(Args) + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
+    const std::size_t words =
+        (sizeof(Args) + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
     const std::size_t at_word = program_->arguments_.size();
     program_->arguments_.resize(at_word + words);
     std::memcpy(&program_->arguments_[at_word], &args, sizeof(Args));
-    program_->launches_.push_back({.kernel = kernel, .group = group_,
-                                   .args_offset = static_cast<std::uint32_t>(at_word * sizeof(std::max_align_t)),
-                                   .args_bytes = sizeof(Args)});
+    program_->launches_.push_back(
+        {.kernel = kernel,
+         .group = group_,
+         .args_offset = static_cast<std::uint32_t>(at_word * sizeof(std::max_align_t)),
+         .args_bytes = sizeof(Args)});
   }
 
   void group(const Group& group) {
     const CircuitNode& node = circuit_.nodes[group.nodes.front()];
     switch (group.kernel) {
-      case KernelId::kEmbed: return embed(node);
-      case KernelId::kRopeTable: return rope_table(node);
-      case KernelId::kAdd: return add(node);
-      case KernelId::kNorm: return norm(group);
-      case KernelId::kLinear: return linear(group);
-      case KernelId::kSiluMul: return silu_mul(node);
-      case KernelId::kGdnConv: return gdn_conv(node);
-      case KernelId::kGdnScan: return gdn_scan(node);
-      case KernelId::kGdnNorm: return gdn_norm(node);
-      case KernelId::kAttentionPrepare: return attention_prepare(node);
-      case KernelId::kAttention: return attention(group);
-      case KernelId::kGateMul: return gate_mul(node);
-      case KernelId::kRouter: return router(node);
-      case KernelId::kMoePermute: return moe_permute(node);
-      case KernelId::kExpertSwiglu: return expert_swiglu(node);
-      case KernelId::kExpertDown: return expert_down(node);
-      case KernelId::kMoeCombine: return moe_combine(node);
-      case KernelId::kSample: return sample(node);
+      case KernelId::kEmbed:
+        return embed(node);
+      case KernelId::kRopeTable:
+        return rope_table(node);
+      case KernelId::kAdd:
+        return add(node);
+      case KernelId::kNorm:
+        return norm(group);
+      case KernelId::kLinear:
+        return linear(group);
+      case KernelId::kSiluMul:
+        return silu_mul(node);
+      case KernelId::kGdnConv:
+        return gdn_conv(node);
+      case KernelId::kGdnScan:
+        return gdn_scan(node);
+      case KernelId::kGdnNorm:
+        return gdn_norm(node);
+      case KernelId::kAttentionPrepare:
+        return attention_prepare(node);
+      case KernelId::kAttention:
+        return attention(group);
+      case KernelId::kGateMul:
+        return gate_mul(node);
+      case KernelId::kRouter:
+        return router(node);
+      case KernelId::kMoePermute:
+        return moe_permute(node);
+      case KernelId::kExpertSwiglu:
+        return expert_swiglu(node);
+      case KernelId::kExpertDown:
+        return expert_down(node);
+      case KernelId::kMoeCombine:
+        return moe_combine(node);
+      case KernelId::kSample:
+        return sample(node);
     }
   }
 
@@ -390,9 +423,12 @@ class Emitter final {
   std::unique_ptr<Program> program_;
 };
 
-Result<std::unique_ptr<const Program>> Program::compile(const Circuit& circuit, const FusionPlan& plan,
-                                                        const WeightLayout& weights, const StateLayout& states,
-                                                        std::uint32_t blocks, std::uint32_t valid) {
+Result<std::unique_ptr<const Program>> Program::compile(const Circuit& circuit,
+                                                        const FusionPlan& plan,
+                                                        const WeightLayout& weights,
+                                                        const StateLayout& states,
+                                                        std::uint32_t blocks,
+                                                        std::uint32_t valid) {
   return Emitter(circuit, plan, weights, states, blocks, valid).emit();
 }
 
@@ -418,9 +454,15 @@ std::string Program::text() const {
   return out;
 }
 
-Status Program::run(Device& device, const KernelEnv& env, const LaunchObserver* observer,
+Status Program::run(Device& device,
+                    const KernelEnv& env,
+                    const LaunchObserver* observer,
                     std::function<void(const WorkResult&)>& done) const {
-  return device.submit({.calls = calls_, .activation = activation_, .env = env, .observer = observer, .done = &done});
+  return device.submit({.calls = calls_,
+                        .activation = activation_,
+                        .env = env,
+                        .observer = observer,
+                        .done = &done});
 }
 
 }  // namespace troupe

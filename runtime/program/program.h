@@ -1,9 +1,18 @@
-// Program: one plan, compiled: straight-line launches whose arguments are plain data bound to (arena, offset), never pointers.
-// Immutable; runs with any state, because all that varies is the StepTable and the arenas' bases in KernelEnv.
+// Program: one plan, compiled: straight-line launches whose arguments are plain data bound to
+// (arena, offset), never pointers. Immutable; runs with any state, because all that varies is the
+// StepTable and the arenas' bases in KernelEnv.
 //
-// PR-1: launches equal the plan's groups, one each, in order; counts() is counted from the launches, not copied from the plan.
-// PR-2: run() submits and nothing more: no wait, no copy, no allocation.
+// PR-1: launches equal the plan's groups, one each, in order; counts() is counted from the
+// launches, not copied from the plan. PR-2: run() submits and nothing more: no wait, no copy, no
+// allocation.
 #pragma once
+
+#include "kernels/ops.h"
+#include "runtime/base/error.h"
+#include "runtime/circuit/circuit.h"
+#include "runtime/circuit/fusion_plan.h"
+#include "runtime/circuit/layout.h"
+#include "runtime/device/device.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -12,13 +21,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include "kernels/ops.h"
-#include "runtime/base/error.h"
-#include "runtime/circuit/circuit.h"
-#include "runtime/circuit/fusion_plan.h"
-#include "runtime/circuit/layout.h"
-#include "runtime/device/device.h"
 
 namespace troupe {
 

@@ -1,13 +1,13 @@
 #include "runtime/program/stage.h"
 
+#include "runtime/base/sha256.h"
+#include "runtime/program/device_executable.h"
+#include "runtime/program/plans.h"
+
 #include <algorithm>
 #include <mutex>
 #include <optional>
 #include <utility>
-
-#include "runtime/base/sha256.h"
-#include "runtime/program/device_executable.h"
-#include "runtime/program/plans.h"
 
 namespace troupe {
 namespace {
@@ -26,8 +26,9 @@ class CompiledModel final : public Stage {
     stage_.weights = plans_.weights;
     stage_.states = plans_.states;
     const MemoryLedger& ledger = stage_.info.ledger;
-    const std::uint32_t valid = options.valid_tokens == 0 ? stage_.config.vocab_size
-                                                          : std::min(options.valid_tokens, stage_.config.vocab_size);
+    const std::uint32_t valid = options.valid_tokens == 0
+                                    ? stage_.config.vocab_size
+                                    : std::min(options.valid_tokens, stage_.config.vocab_size);
     for (const FusionPlan& plan : plans_.decode) {
       TROUPE_TRY(add(stage_.decode, plan, valid));
     }
@@ -35,9 +36,12 @@ class CompiledModel final : public Stage {
       TROUPE_TRY(add(stage_.rows, plan, valid));
     }
     TROUPE_ASSIGN(stage_.weight_memory, device.allocate(ledger.weight_bytes, "weights"));
-    TROUPE_ASSIGN(stage_.page_memory, device.allocate(ledger.page_bytes * ledger.pages, "state pages"));
-    TROUPE_ASSIGN(stage_.kv_memory, device.allocate(ledger.block_bytes * ledger.blocks, "KV blocks"));
-    stage_.parameters = std::make_unique<ParameterStore>(stage_.weights, stage_.weight_memory->data(), stage_.config);
+    TROUPE_ASSIGN(stage_.page_memory,
+                  device.allocate(ledger.page_bytes * ledger.pages, "state pages"));
+    TROUPE_ASSIGN(stage_.kv_memory,
+                  device.allocate(ledger.block_bytes * ledger.blocks, "KV blocks"));
+    stage_.parameters = std::make_unique<ParameterStore>(
+        stage_.weights, stage_.weight_memory->data(), stage_.config);
     Sha256 hash;
     for (const auto* list : {&stage_.decode, &stage_.rows}) {
       for (const auto& program : *list) {
@@ -61,8 +65,9 @@ class CompiledModel final : public Stage {
       total += bytes_of(*tensor);
     }
     // Largest first, so that the last worker does not start on the head alone.
-    std::stable_sort(wanted.begin(), wanted.end(),
-                     [](const TensorView* a, const TensorView* b) { return bytes_of(*a) > bytes_of(*b); });
+    std::stable_sort(wanted.begin(), wanted.end(), [](const TensorView* a, const TensorView* b) {
+      return bytes_of(*a) > bytes_of(*b);
+    });
     std::mutex mutex;
     std::uint64_t done = 0;
     std::optional<Error> failure;
@@ -88,16 +93,18 @@ class CompiledModel final : public Stage {
   [[nodiscard]] const StageInfo& info() const override { return stage_.info; }
 
   void observe(EdgeObserver observer) override {
-    executable_->observe([this, observer = std::move(observer)](const Program& program, std::size_t launch,
-                                                                const KernelEnv& env) {
+    executable_->observe([this, observer = std::move(observer)](
+                             const Program& program, std::size_t launch, const KernelEnv& env) {
       const auto& plans = program.shape().mode == Mode::kDecode ? plans_.decode : plans_.rows;
       const FusionPlan& plan = *std::find_if(plans.begin(), plans.end(), [&](const FusionPlan& p) {
         return p.shape.rows == program.shape().rows;
       });
       for (const EdgeIndex e : plan.groups[launch].writes) {
         const Edge& edge = plans_.circuit.edges[e];
-        observer({.name = edge.name, .place = {Arena::kWorkspace, program.workspace().places[e].offset},
-                  .width = edge.width * std::max(edge.per_row, 1U), .f32 = edge.element == Element::kF32,
+        observer({.name = edge.name,
+                  .place = {Arena::kWorkspace, program.workspace().places[e].offset},
+                  .width = edge.width * std::max(edge.per_row, 1U),
+                  .f32 = edge.element == Element::kF32,
                   .integer = edge.element == Element::kU32},
                  env);
       }
@@ -105,11 +112,17 @@ class CompiledModel final : public Stage {
   }
 
  private:
-  static std::uint64_t bytes_of(const TensorView& t) { return std::uint64_t{t.rows} * t.columns * size_of(t.dtype); }
+  static std::uint64_t bytes_of(const TensorView& t) {
+    return std::uint64_t{t.rows} * t.columns * size_of(t.dtype);
+  }
 
-  Status add(std::vector<std::unique_ptr<const Program>>& list, const FusionPlan& plan, std::uint32_t valid) {
-    TROUPE_ASSIGN(auto program, Program::compile(plans_.circuit, plan, stage_.weights, stage_.states,
-                                                 stage_.info.ledger.blocks, valid));
+  Status add(std::vector<std::unique_ptr<const Program>>& list,
+             const FusionPlan& plan,
+             std::uint32_t valid) {
+    TROUPE_ASSIGN(
+        auto program,
+        Program::compile(
+            plans_.circuit, plan, stage_.weights, stage_.states, stage_.info.ledger.blocks, valid));
     list.push_back(std::move(program));
     return {};
   }
@@ -119,11 +132,19 @@ class CompiledModel final : public Stage {
   std::unique_ptr<DeviceExecutable> executable_;
 };
 
-Result<std::unique_ptr<CompiledModel>> compile(Device& device, const ModelConfig& config, const ParameterType& type,
-                                               const std::string& model_hash, const StageOptions& options) {
-  TROUPE_ASSIGN(StagePlans plans, make_stage_plans(config, {0, static_cast<std::uint32_t>(config.layers.size())},
-                                                   make_catalog(device.kernels(), options.activation), type, model_hash,
-                                                   options, device.info().available_bytes));
+Result<std::unique_ptr<CompiledModel>> compile(Device& device,
+                                               const ModelConfig& config,
+                                               const ParameterType& type,
+                                               const std::string& model_hash,
+                                               const StageOptions& options) {
+  TROUPE_ASSIGN(StagePlans plans,
+                make_stage_plans(config,
+                                 {0, static_cast<std::uint32_t>(config.layers.size())},
+                                 make_catalog(device.kernels(), options.activation),
+                                 type,
+                                 model_hash,
+                                 options,
+                                 device.info().available_bytes));
   auto model = std::make_unique<CompiledModel>(std::move(plans));
   TROUPE_TRY(model->compile(device, options));
   return model;
@@ -131,20 +152,26 @@ Result<std::unique_ptr<CompiledModel>> compile(Device& device, const ModelConfig
 
 }  // namespace
 
-Result<std::unique_ptr<Stage>> make_stage(Device& device, const ModelConfig& config, const Checkpoint& checkpoint,
-                                          const StageOptions& options, const LoadProgress& progress) {
+Result<std::unique_ptr<Stage>> make_stage(Device& device,
+                                          const ModelConfig& config,
+                                          const Checkpoint& checkpoint,
+                                          const StageOptions& options,
+                                          const LoadProgress& progress) {
   const ParameterType type = [&checkpoint](std::string_view name) {
     const TensorView* tensor = checkpoint.find(name);
     return tensor == nullptr ? DType::kBF16 : tensor->dtype;
   };
   ModelConfig stored = config;
-  stored.tie_word_embeddings = checkpoint.find("head") == nullptr;  // a stored head is used, whatever the config says
+  stored.tie_word_embeddings =
+      checkpoint.find("head") == nullptr;  // a stored head is used, whatever the config says
   TROUPE_ASSIGN(auto model, compile(device, stored, type, checkpoint.header_digest(), options));
   TROUPE_TRY(model->load(checkpoint, progress));
   return std::unique_ptr<Stage>(std::move(model));
 }
 
-Result<std::unique_ptr<Stage>> make_empty_stage(Device& device, const ModelConfig& config, const StageOptions& options) {
+Result<std::unique_ptr<Stage>> make_empty_stage(Device& device,
+                                                const ModelConfig& config,
+                                                const StageOptions& options) {
   const ParameterType type = [](std::string_view) { return DType::kF32; };
   TROUPE_ASSIGN(auto model, compile(device, config, type, "no checkpoint", options));
   return std::unique_ptr<Stage>(std::move(model));

@@ -1,12 +1,7 @@
-// Stage: everything compiled for one range of layers on one device: plans, layouts, programs, packed parameters, pages and KV
-// blocks, and the Executable over them. This is where a checkpoint becomes something that runs.
+// Stage: everything compiled for one range of layers on one device: plans, layouts, programs,
+// packed parameters, pages and KV blocks, and the Executable over them. This is where a checkpoint
+// becomes something that runs.
 #pragma once
-
-#include <bitset>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
 
 #include "runtime/base/error.h"
 #include "runtime/circuit/fusion_plan.h"
@@ -15,28 +10,36 @@
 #include "runtime/model/config.h"
 #include "runtime/program/executable.h"
 
+#include <bitset>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
 namespace troupe {
 
 struct StageOptions {
   Activation activation = Activation::kBF16;
-  std::uint32_t max_rows = 512;       // most rows of one step
-  std::uint32_t max_segments = 128;   // most sequences of one step
-  std::uint32_t max_sampled = 128;    // most sampled rows of one step
-  std::uint32_t contexts = 2;         // depth of the pipeline (D)
-  std::uint32_t pages = 0;            // state pages beside the zero page; 0: chosen from memory
-  std::uint32_t blocks = 0;           // KV blocks; 0: chosen from memory
+  std::uint32_t max_rows = 512;         // most rows of one step
+  std::uint32_t max_segments = 128;     // most sequences of one step
+  std::uint32_t max_sampled = 128;      // most sampled rows of one step
+  std::uint32_t contexts = 2;           // depth of the pipeline (D)
+  std::uint32_t pages = 0;              // state pages beside the zero page; 0: chosen from memory
+  std::uint32_t blocks = 0;             // KV blocks; 0: chosen from memory
   std::uint32_t max_values = 1U << 16;  // most entries of all sparse sampling lists of one step
-  std::bitset<kRuleCount> disabled_rules;  // fusion rules not to use: to prove that they keep the bits
-  std::uint32_t valid_tokens = 0;     // ids the tokenizer knows; 0: all of the vocabulary
-  std::uint64_t reserve_bytes = std::uint64_t{1} << 30;  // memory left to others when sizes are chosen
+  std::bitset<kRuleCount>
+      disabled_rules;              // fusion rules not to use: to prove that they keep the bits
+  std::uint32_t valid_tokens = 0;  // ids the tokenizer knows; 0: all of the vocabulary
+  std::uint64_t reserve_bytes = std::uint64_t{1}
+                                << 30;  // memory left to others when sizes are chosen
 };
 
 // Sizes of everything, decided before anything is allocated.
 struct MemoryLedger {
   std::uint64_t weight_bytes = 0;
-  std::uint64_t page_bytes = 0;  // of one page
-  std::uint32_t pages = 0;       // the zero page included
-  std::uint64_t block_bytes = 0; // of one block, all attention layers
+  std::uint64_t page_bytes = 0;   // of one page
+  std::uint32_t pages = 0;        // the zero page included
+  std::uint64_t block_bytes = 0;  // of one block, all attention layers
   std::uint32_t blocks = 0;
   std::uint64_t workspace_bytes = 0;  // of one context
   std::uint32_t contexts = 0;
@@ -54,9 +57,10 @@ struct StageInfo {
   std::uint32_t max_rows = 0;
   std::uint32_t max_segments = 0;
   std::uint32_t max_sampled = 0;
-  std::uint32_t max_values = 0;   // entries of all sparse sampling lists of one step
+  std::uint32_t max_values = 0;  // entries of all sparse sampling lists of one step
   std::uint32_t vocab = 0;
-  std::uint32_t max_context = 0;  // tokens of one sequence that the KV pool can hold, at most what the model allows
+  std::uint32_t max_context =
+      0;  // tokens of one sequence that the KV pool can hold, at most what the model allows
 };
 
 // bytes packed so far, bytes in all; called from loading threads, one at a time.
@@ -67,7 +71,8 @@ class Stage {
   virtual ~Stage() = default;
   [[nodiscard]] virtual Executable& executable() = 0;
   [[nodiscard]] virtual const StageInfo& info() const = 0;
-  // For tests and traces: called after every launch of every later step with the names of the edges it wrote.
+  // For tests and traces: called after every launch of every later step with the names of the edges
+  // it wrote.
   struct EdgeView {
     std::string_view name;  // e.g. "layers.3.mixer_out"
     Ref place;

@@ -1,7 +1,8 @@
-// State pages and KV blocks in wire form: the device's own layout (window [W-1][channels], K as a panel) stays private.
-#include <string>
-
+// State pages and KV blocks in wire form: the device's own layout (window [W-1][channels], K as a
+// panel) stays private.
 #include "runtime/program/device_executable.h"
+
+#include <string>
 
 namespace troupe {
 namespace {
@@ -23,7 +24,8 @@ void store_act(std::byte* base, Activation act, std::size_t index, float value) 
 Status check_index(const char* what, std::uint32_t index, std::uint32_t count) {
   if (index >= count) {
     return error(Kind::kInvalid,
-                 std::string(what) + " " + std::to_string(index) + " does not exist: the stage has " + std::to_string(count));
+                 std::string(what) + " " + std::to_string(index) +
+                     " does not exist: the stage has " + std::to_string(count));
   }
   return {};
 }
@@ -45,7 +47,8 @@ Result<std::vector<StatePages::LayerState>> DeviceExecutable::read_page(PageRef 
     layer.window.resize(channels * taps);
     for (std::size_t t = 0; t < taps; ++t) {
       for (std::size_t ch = 0; ch < channels; ++ch) {
-        layer.window[ch * taps + t] = load_act(base + place.window_offset, stage_.activation, t * channels + ch);
+        layer.window[ch * taps + t] =
+            load_act(base + place.window_offset, stage_.activation, t * channels + ch);
       }
     }
     layers.push_back(std::move(layer));
@@ -60,8 +63,8 @@ Status DeviceExecutable::write_page(PageRef page, std::span<const LayerState> la
   }
   if (layers.size() != stage_.states.gdn.size()) {
     return error(Kind::kInvalid,
-                 std::to_string(layers.size()) + " layer states for " + std::to_string(stage_.states.gdn.size()) +
-                     " GatedDeltaNet layers");
+                 std::to_string(layers.size()) + " layer states for " +
+                     std::to_string(stage_.states.gdn.size()) + " GatedDeltaNet layers");
   }
   TROUPE_TRY(stage_.device->drain(kIdleDeadline));
   const ModelConfig& c = stage_.config;
@@ -70,10 +73,12 @@ Status DeviceExecutable::write_page(PageRef page, std::span<const LayerState> la
   const std::size_t values = std::size_t{c.gdn_value_heads} * c.gdn_key_dim * c.gdn_value_dim;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const GdnPlace& place = stage_.states.gdn[i];
-    if (layers[i].layer != place.layer || layers[i].state.size() != values || layers[i].window.size() != channels * taps) {
+    if (layers[i].layer != place.layer || layers[i].state.size() != values ||
+        layers[i].window.size() != channels * taps) {
       return error(Kind::kInvalid,
-                   "state of layer " + std::to_string(layers[i].layer) + " has " + std::to_string(layers[i].state.size()) +
-                       " + " + std::to_string(layers[i].window.size()) + " values; expected layer " +
+                   "state of layer " + std::to_string(layers[i].layer) + " has " +
+                       std::to_string(layers[i].state.size()) + " + " +
+                       std::to_string(layers[i].window.size()) + " values; expected layer " +
                        std::to_string(place.layer) + " with " + std::to_string(values) + " + " +
                        std::to_string(channels * taps));
     }
@@ -87,7 +92,10 @@ Status DeviceExecutable::write_page(PageRef page, std::span<const LayerState> la
     }
     for (std::size_t t = 0; t < taps; ++t) {
       for (std::size_t ch = 0; ch < channels; ++ch) {
-        store_act(base + place.window_offset, stage_.activation, t * channels + ch, layers[i].window[ch * taps + t]);
+        store_act(base + place.window_offset,
+                  stage_.activation,
+                  t * channels + ch,
+                  layers[i].window[ch * taps + t]);
       }
     }
   }
@@ -101,8 +109,8 @@ Result<std::vector<StatePages::LayerKv>> DeviceExecutable::read_block(BlockRef b
   const std::size_t dim = stage_.config.head_dim;
   std::vector<LayerKv> layers;
   for (std::size_t a = 0; a < stage_.states.attention_layers.size(); ++a) {
-    const std::byte* base =
-        stage_.kv_memory->data() + (a * block_count() + block.index) * stage_.states.layer_block_bytes;
+    const std::byte* base = stage_.kv_memory->data() +
+                            (a * block_count() + block.index) * stage_.states.layer_block_bytes;
     LayerKv layer{.layer = stage_.states.attention_layers[a]};
     layer.keys.resize(heads * kBlockTokens * dim);
     layer.values.resize(heads * kBlockTokens * dim);
@@ -113,7 +121,8 @@ Result<std::vector<StatePages::LayerKv>> DeviceExecutable::read_block(BlockRef b
         for (std::size_t d = 0; d < dim; ++d) {
           const std::size_t panel = ((p / 16 * (dim / 2) + d / 2) * 16 + p % 16) * 2 + d % 2;
           layer.keys[head + p * dim + d] = load_act(base, stage_.activation, head + panel);
-          layer.values[head + p * dim + d] = load_act(base, stage_.activation, all_keys + head + p * dim + d);
+          layer.values[head + p * dim + d] =
+              load_act(base, stage_.activation, all_keys + head + p * dim + d);
         }
       }
     }

@@ -22,11 +22,14 @@ void StepContext::reserve(const StageInfo& info) {
   segments.reserve(info.max_segments);
   sampled.reserve(info.max_sampled);
   results.reserve(info.max_sampled);
-  blocks.reserve(std::size_t{info.max_segments} * blocks_of(static_cast<std::int32_t>(info.max_context)));
+  blocks.reserve(std::size_t{info.max_segments} *
+                 blocks_of(static_cast<std::int32_t>(info.max_context)));
   values.reserve(info.max_values);
 }
 
-void StepContext::fill(const StepInputs& inputs, std::span<const SampleResult> previous, std::uint64_t key) {
+void StepContext::fill(const StepInputs& inputs,
+                       std::span<const SampleResult> previous,
+                       std::uint64_t key) {
   rows.clear();
   segments.clear();
   sampled.clear();
@@ -34,10 +37,15 @@ void StepContext::fill(const StepInputs& inputs, std::span<const SampleResult> p
   for (const SegmentInput& in : inputs.segments) {
     const auto segment = static_cast<std::uint32_t>(segments.size());
     const auto first = static_cast<std::uint32_t>(rows.size());
-    segments.push_back({.first_row = first, .rows = in.rows, .read_page = in.read_page.index, .block_row = in.block_row});
+    segments.push_back({.first_row = first,
+                        .rows = in.rows,
+                        .read_page = in.read_page.index,
+                        .block_row = in.block_row});
     for (std::uint32_t r = 0; r < in.rows; ++r) {
-      rows.push_back({.token = inputs.tokens[first + r], .position = in.first_position + static_cast<std::int32_t>(r),
-                      .segment = segment, .write_page = inputs.write_pages[first + r].index});
+      rows.push_back({.token = inputs.tokens[first + r],
+                      .position = in.first_position + static_cast<std::int32_t>(r),
+                      .segment = segment,
+                      .write_page = inputs.write_pages[first + r].index});
     }
   }
   for (const BlockRef& block : inputs.blocks) {
@@ -51,24 +59,34 @@ void StepContext::fill(const StepInputs& inputs, std::span<const SampleResult> p
   }
   values.assign(inputs.values.begin(), inputs.values.end());
   results.assign(sampled.size(), SampleResult{});
-  table = {.rows = rows, .segments = segments, .sampled = sampled, .blocks = blocks, .block_width = inputs.block_width,
-           .values = values, .results = results, .previous = previous};
+  table = {.rows = rows,
+           .segments = segments,
+           .sampled = sampled,
+           .blocks = blocks,
+           .block_width = inputs.block_width,
+           .values = values,
+           .results = results,
+           .previous = previous};
 }
 
 StepChecker::StepChecker(const StageInfo& info, std::uint32_t pages, std::uint32_t blocks)
-    : info_(info), page_generations_(pages, 0), block_generations_(blocks, 0), page_writers_(pages, 0),
+    : info_(info),
+      page_generations_(pages, 0),
+      block_generations_(blocks, 0),
+      page_writers_(pages, 0),
       block_writers_(blocks, 0) {}
 
 Status StepChecker::check_page(PageRef page, const char* what, std::size_t index) const {
   if (page.index >= page_generations_.size()) {
     return error(Kind::kInvalid,
-                 std::string(what) + " page of " + of(index) + " is " + of(page.index) + ", but the stage has " +
-                     of(page_generations_.size()) + " pages");
+                 std::string(what) + " page of " + of(index) + " is " + of(page.index) +
+                     ", but the stage has " + of(page_generations_.size()) + " pages");
   }
   if (page.generation < page_generations_[page.index]) {
     return error(Kind::kInvalid,
-                 std::string(what) + " page of " + of(index) + ": page " + of(page.index) + " generation " +
-                     of(page.generation) + " is stale, the device has seen generation " +
+                 std::string(what) + " page of " + of(index) + ": page " + of(page.index) +
+                     " generation " + of(page.generation) +
+                     " is stale, the device has seen generation " +
                      of(page_generations_[page.index]));
   }
   return {};
@@ -77,24 +95,28 @@ Status StepChecker::check_page(PageRef page, const char* what, std::size_t index
 Status StepChecker::check_block(BlockRef block, std::size_t segment) const {
   if (block.index >= block_generations_.size()) {
     return error(Kind::kInvalid,
-                 "segment " + of(segment) + " names KV block " + of(block.index) + ", but the stage has " +
-                     of(block_generations_.size()));
+                 "segment " + of(segment) + " names KV block " + of(block.index) +
+                     ", but the stage has " + of(block_generations_.size()));
   }
   if (block.generation < block_generations_[block.index]) {
     return error(Kind::kInvalid,
-                 "segment " + of(segment) + ": KV block " + of(block.index) + " generation " + of(block.generation) +
-                     " is stale, the device has seen generation " + of(block_generations_[block.index]));
+                 "segment " + of(segment) + ": KV block " + of(block.index) + " generation " +
+                     of(block.generation) + " is stale, the device has seen generation " +
+                     of(block_generations_[block.index]));
   }
   return {};
 }
 
-Status StepChecker::check_segment(const StepInputs& inputs, std::size_t index, std::uint32_t first_row) {
+Status StepChecker::check_segment(const StepInputs& inputs,
+                                  std::size_t index,
+                                  std::uint32_t first_row) {
   const SegmentInput& s = inputs.segments[index];
   const std::int64_t end = std::int64_t{s.first_position} + s.rows;
   if (s.rows == 0 || s.first_position < 0 || end > info_.max_context) {
     return error(Kind::kInvalid,
                  "segment " + of(index) + " has rows " + of(s.rows) + " from position " +
-                     std::to_string(s.first_position) + "; a sequence has at most " + of(info_.max_context) + " tokens");
+                     std::to_string(s.first_position) + "; a sequence has at most " +
+                     of(info_.max_context) + " tokens");
   }
   TROUPE_TRY(check_page(s.read_page, "read", index));
   const std::uint64_t me = (stamp_ << 32) | index;
@@ -105,12 +127,13 @@ Status StepChecker::check_segment(const StepInputs& inputs, std::size_t index, s
     }
     TROUPE_TRY(check_page(page, "write", first_row + r));
     const bool in_place = page.index == s.read_page.index;
-    if (page.index == kZeroPage || (in_place && s.rows != 1) || page_writers_[page.index] >> 32 == stamp_) {
+    if (page.index == kZeroPage || (in_place && s.rows != 1) ||
+        page_writers_[page.index] >> 32 == stamp_) {
       return error(Kind::kInvalid,
                    "row " + of(first_row + r) + " would write page " + of(page.index) +
                        (page.index == kZeroPage ? ", which is the zero page"
-                        : in_place              ? " in place in a segment of " + of(s.rows) + " rows"
-                                                : ", which another row of this step writes"));
+                        : in_place ? " in place in a segment of " + of(s.rows) + " rows"
+                                   : ", which another row of this step writes"));
     }
     page_writers_[page.index] = me;
   }
@@ -118,8 +141,9 @@ Status StepChecker::check_segment(const StepInputs& inputs, std::size_t index, s
   const std::uint32_t used = blocks_of(static_cast<std::int32_t>(end));
   if (used > width || (std::uint64_t{s.block_row} + 1) * width > inputs.blocks.size()) {
     return error(Kind::kInvalid,
-                 "segment " + of(index) + " needs " + of(used) + " KV blocks in row " + of(s.block_row) +
-                     " of a block table of " + of(width == 0 ? 0 : inputs.blocks.size() / width) + " x " + of(width));
+                 "segment " + of(index) + " needs " + of(used) + " KV blocks in row " +
+                     of(s.block_row) + " of a block table of " +
+                     of(width == 0 ? 0 : inputs.blocks.size() / width) + " x " + of(width));
   }
   const std::uint32_t first_written = static_cast<std::uint32_t>(s.first_position) / kBlockTokens;
   for (std::uint32_t b = 0; b < used; ++b) {
@@ -143,13 +167,15 @@ Status StepChecker::check_segments(const StepInputs& inputs) {
   for (std::size_t i = 0; i < inputs.segments.size(); ++i) {
     if (inputs.segments[i].rows > inputs.tokens.size() - row) {
       return error(Kind::kInvalid,
-                   "segments up to " + of(i) + " have more rows than the " + of(inputs.tokens.size()) + " tokens");
+                   "segments up to " + of(i) + " have more rows than the " +
+                       of(inputs.tokens.size()) + " tokens");
     }
     TROUPE_TRY(check_segment(inputs, i, row));
     row += inputs.segments[i].rows;
   }
   if (row != inputs.tokens.size()) {
-    return error(Kind::kInvalid, of(inputs.tokens.size()) + " tokens, but the segments have " + of(row) + " rows");
+    return error(Kind::kInvalid,
+                 of(inputs.tokens.size()) + " tokens, but the segments have " + of(row) + " rows");
   }
   // A page that one segment writes may be read by that segment only (in place).
   for (std::size_t i = 0; i < inputs.segments.size(); ++i) {
@@ -166,10 +192,14 @@ Status StepChecker::check_segments(const StepInputs& inputs) {
 Status StepChecker::check_rows(const StepInputs& inputs, std::uint32_t previous) const {
   for (std::size_t r = 0; r < inputs.tokens.size(); ++r) {
     const std::int32_t token = inputs.tokens[r];
-    if (token >= 0 ? static_cast<std::uint32_t>(token) >= info_.vocab : static_cast<std::uint32_t>(~token) >= previous) {
-      return error(Kind::kInvalid,
-                   "token of row " + of(r) + " is " + std::to_string(token) + ": ids are 0 to " + of(info_.vocab - 1) +
-                       (previous > 0 ? ", -1 to -" + of(previous) + " mean sampled rows of the source ticket" : ""));
+    if (token >= 0 ? static_cast<std::uint32_t>(token) >= info_.vocab
+                   : static_cast<std::uint32_t>(~token) >= previous) {
+      return error(
+          Kind::kInvalid,
+          "token of row " + of(r) + " is " + std::to_string(token) + ": ids are 0 to " +
+              of(info_.vocab - 1) +
+              (previous > 0 ? ", -1 to -" + of(previous) + " mean sampled rows of the source ticket"
+                            : ""));
     }
   }
   return {};
@@ -182,24 +212,30 @@ Status StepChecker::check_sampled(const StepInputs& inputs) const {
     const SampleParams& p = s.params;
     if (s.row >= inputs.tokens.size() || std::int64_t{s.row} <= last) {
       return error(Kind::kInvalid,
-                   "sampled row " + of(s.row) + ": sampled rows ascend and lie below " + of(inputs.tokens.size()));
+                   "sampled row " + of(s.row) + ": sampled rows ascend and lie below " +
+                       of(inputs.tokens.size()));
     }
     last = s.row;
     if (p.top_logprobs > kTopLogprobs) {
       return error(Kind::kInvalid,
-                   "sampled row " + of(s.row) + " asks for " + of(p.top_logprobs) + " alternatives, at most " +
-                       of(kTopLogprobs) + " are reported");
+                   "sampled row " + of(s.row) + " asks for " + of(p.top_logprobs) +
+                       " alternatives, at most " + of(kTopLogprobs) + " are reported");
     }
-    const auto bad = [values](std::uint32_t begin, std::uint32_t end) { return begin > end || end > values; };
-    if (bad(p.prompt_begin, p.prompt_end) || bad(p.generated_begin, p.generated_end) || bad(p.bias_begin, p.bias_end)) {
-      return error(Kind::kInvalid,
-                   "sampled row " + of(s.row) + " names list entries beyond the " + of(values) + " given");
+    const auto bad = [values](std::uint32_t begin, std::uint32_t end) {
+      return begin > end || end > values;
+    };
+    if (bad(p.prompt_begin, p.prompt_end) || bad(p.generated_begin, p.generated_end) ||
+        bad(p.bias_begin, p.bias_end)) {
+      return error(
+          Kind::kInvalid,
+          "sampled row " + of(s.row) + " names list entries beyond the " + of(values) + " given");
     }
   }
   for (const TokenValue& value : inputs.values) {
     if (value.token >= info_.vocab) {
       return error(Kind::kInvalid,
-                   "a sampling list names token " + of(value.token) + ": ids are 0 to " + of(info_.vocab - 1));
+                   "a sampling list names token " + of(value.token) + ": ids are 0 to " +
+                       of(info_.vocab - 1));
     }
   }
   return {};
@@ -210,24 +246,27 @@ Status StepChecker::check(const StepInputs& inputs, std::uint32_t previous) {
       inputs.segments.size() > info_.max_segments || inputs.sampled.size() > info_.max_sampled ||
       inputs.values.size() > info_.max_values) {
     return error(Kind::kInvalid,
-                 "a step of " + of(inputs.tokens.size()) + " rows, " + of(inputs.segments.size()) + " segments, " +
-                     of(inputs.sampled.size()) + " sampled rows and " + of(inputs.values.size()) +
-                     " list entries; the stage takes 1 to " + of(info_.max_rows) + ", 1 to " + of(info_.max_segments) +
-                     ", at most " + of(info_.max_sampled) + " and " + of(info_.max_values));
+                 "a step of " + of(inputs.tokens.size()) + " rows, " + of(inputs.segments.size()) +
+                     " segments, " + of(inputs.sampled.size()) + " sampled rows and " +
+                     of(inputs.values.size()) + " list entries; the stage takes 1 to " +
+                     of(info_.max_rows) + ", 1 to " + of(info_.max_segments) + ", at most " +
+                     of(info_.max_sampled) + " and " + of(info_.max_values));
   }
   if (inputs.write_pages.size() != inputs.tokens.size()) {
-    return error(Kind::kInvalid,
-                 of(inputs.write_pages.size()) + " write pages for " + of(inputs.tokens.size()) + " rows");
+    return error(
+        Kind::kInvalid,
+        of(inputs.write_pages.size()) + " write pages for " + of(inputs.tokens.size()) + " rows");
   }
   if (inputs.block_width > blocks_of(static_cast<std::int32_t>(info_.max_context))) {
     return error(Kind::kInvalid,
-                 "a block table " + of(inputs.block_width) + " blocks wide; a sequence has at most " +
+                 "a block table " + of(inputs.block_width) +
+                     " blocks wide; a sequence has at most " +
                      of(blocks_of(static_cast<std::int32_t>(info_.max_context))));
   }
   if (inputs.blocks.size() > std::size_t{info_.max_segments} * inputs.block_width) {
     return error(Kind::kInvalid,
-                 "a block table of " + of(inputs.blocks.size()) + " entries for at most " + of(info_.max_segments) +
-                     " rows of " + of(inputs.block_width));
+                 "a block table of " + of(inputs.blocks.size()) + " entries for at most " +
+                     of(info_.max_segments) + " rows of " + of(inputs.block_width));
   }
   TROUPE_TRY(check_segments(inputs));
   TROUPE_TRY(check_rows(inputs, previous));
@@ -244,7 +283,8 @@ void StepChecker::accept(const StepInputs& inputs) {
     see(page_generations_, segment.read_page);
     const auto used = blocks_of(segment.first_position + static_cast<std::int32_t>(segment.rows));
     for (std::uint32_t b = 0; b < used; ++b) {
-      see(block_generations_, inputs.blocks[std::size_t{segment.block_row} * inputs.block_width + b]);
+      see(block_generations_,
+          inputs.blocks[std::size_t{segment.block_row} * inputs.block_width + b]);
     }
   }
   for (const PageRef& page : inputs.write_pages) {

@@ -1,20 +1,21 @@
-// StepContext: the private memory of one un-waited commit: copies of its inputs in the form that kernels read, its results, its
-// workspace. Owned by an executable; touched by its actor before submission and after completion, by the device in between.
+// StepContext: the private memory of one un-waited commit: copies of its inputs in the form that
+// kernels read, its results, its workspace. Owned by an executable; touched by its actor before
+// submission and after completion, by the device in between.
 //
 // StepChecker: decides whether inputs may become a step, before anything is changed (EX-2, EX-4).
 #pragma once
-
-#include <atomic>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <vector>
 
 #include "kernels/ops.h"
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"
 #include "runtime/program/executable.h"
 #include "runtime/program/stage.h"
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
 
 namespace troupe {
 
@@ -39,7 +40,8 @@ struct StepContext {
 
   // Reserves for the largest step (EX-1).
   void reserve(const StageInfo& info);
-  // Copies checked inputs; `previous` are the results that negative tokens refer to; `key` replaces a sampling key of 0.
+  // Copies checked inputs; `previous` are the results that negative tokens refer to; `key` replaces
+  // a sampling key of 0.
   void fill(const StepInputs& inputs, std::span<const SampleResult> previous, std::uint64_t key);
 };
 
@@ -47,9 +49,11 @@ class StepChecker final {
  public:
   StepChecker(const StageInfo& info, std::uint32_t pages, std::uint32_t blocks);
 
-  // `previous`: sampled rows of the source ticket. Errors: kInvalid names the row or segment, the number and its limit.
+  // `previous`: sampled rows of the source ticket. Errors: kInvalid names the row or segment, the
+  // number and its limit.
   [[nodiscard]] Status check(const StepInputs& inputs, std::uint32_t previous);
-  // Remembers the generations that checked inputs name. Call when the step is certain to be submitted.
+  // Remembers the generations that checked inputs name. Call when the step is certain to be
+  // submitted.
   void accept(const StepInputs& inputs);
 
  private:
@@ -63,7 +67,8 @@ class StepChecker final {
   const StageInfo& info_;
   std::vector<std::uint32_t> page_generations_;
   std::vector<std::uint32_t> block_generations_;
-  // Who writes a page or block in the step being checked: stamp * 2^32 + segment, so that nothing is cleared between steps.
+  // Who writes a page or block in the step being checked: stamp * 2^32 + segment, so that nothing
+  // is cleared between steps.
   std::vector<std::uint64_t> page_writers_;
   std::vector<std::uint64_t> block_writers_;
   std::uint64_t stamp_ = 0;

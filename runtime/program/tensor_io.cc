@@ -1,11 +1,11 @@
 #include "runtime/program/tensor_io.h"
 
+#include "runtime/base/dtype.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
-
-#include "runtime/base/dtype.h"
 
 namespace troupe {
 namespace {
@@ -44,13 +44,17 @@ Status check_shape(const NamedTensor& tensor, const Slot& slot) {
     }
     expected += fixed == 0 ? "]" : ", " + std::to_string(slot.tail[0]) + "]";
     return error(Kind::kInvalid,
-                 "input " + std::string(slot.name) + " has shape " + shape_text(tensor.shape) + ", expected " + expected);
+                 "input " + std::string(slot.name) + " has shape " + shape_text(tensor.shape) +
+                     ", expected " + expected);
   }
   return {};
 }
 
 template <class T>
-OwnedTensor make(std::string_view name, DType dtype, std::vector<std::uint32_t> shape, const std::vector<T>& values) {
+OwnedTensor make(std::string_view name,
+                 DType dtype,
+                 std::vector<std::uint32_t> shape,
+                 const std::vector<T>& values) {
   OwnedTensor tensor{.name = std::string(name), .dtype = dtype, .shape = std::move(shape)};
   tensor.bytes.resize(values.size() * sizeof(T));
   std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
@@ -77,9 +81,11 @@ Result<OwnedTensor> tokens_output(const StepOutputs& outputs, DType dtype) {
 }
 
 Result<OwnedTensor> logits_output(const StepOutputs& outputs, DType dtype) {
-  const std::vector<std::uint32_t> shape = {static_cast<std::uint32_t>(outputs.results.size()), outputs.vocab};
+  const std::vector<std::uint32_t> shape = {static_cast<std::uint32_t>(outputs.results.size()),
+                                            outputs.vocab};
   if (dtype == DType::kF32) {
-    return make("logits", dtype, shape, std::vector<float>(outputs.logits.begin(), outputs.logits.end()));
+    return make(
+        "logits", dtype, shape, std::vector<float>(outputs.logits.begin(), outputs.logits.end()));
   }
   if (dtype == DType::kBF16) {
     std::vector<bf16> rounded;
@@ -94,12 +100,14 @@ Result<OwnedTensor> logits_output(const StepOutputs& outputs, DType dtype) {
 
 }  // namespace
 
-Status TensorIo::integers(const NamedTensor& tensor, bool wide, std::vector<std::int32_t>& out) const {
+Status TensorIo::integers(const NamedTensor& tensor,
+                          bool wide,
+                          std::vector<std::int32_t>& out) const {
   const bool i64 = tensor.dtype == DType::kI64 && wide;
   if (tensor.dtype != DType::kI32 && !i64) {
     return error(Kind::kInvalid,
-                 "input " + std::string(tensor.name) + " is " + std::string(name(tensor.dtype)) + ", expected I32" +
-                     (wide ? " or I64" : ""));
+                 "input " + std::string(tensor.name) + " is " + std::string(name(tensor.dtype)) +
+                     ", expected I32" + (wide ? " or I64" : ""));
   }
   std::uint64_t count = 1;
   for (const std::uint32_t dim : tensor.shape) {
@@ -108,8 +116,9 @@ Status TensorIo::integers(const NamedTensor& tensor, bool wide, std::vector<std:
   const std::size_t size = i64 ? 8 : 4;
   if (count * size != tensor.bytes.size()) {
     return error(Kind::kInvalid,
-                 "input " + std::string(tensor.name) + " of shape " + shape_text(tensor.shape) + " needs " +
-                     std::to_string(count * size) + " bytes, " + std::to_string(tensor.bytes.size()) + " were given");
+                 "input " + std::string(tensor.name) + " of shape " + shape_text(tensor.shape) +
+                     " needs " + std::to_string(count * size) + " bytes, " +
+                     std::to_string(tensor.bytes.size()) + " were given");
   }
   out.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -121,9 +130,11 @@ Status TensorIo::integers(const NamedTensor& tensor, bool wide, std::vector<std:
       std::memcpy(&narrow, tensor.bytes.data() + i * 4, 4);
       value = narrow;
     }
-    if (value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max()) {
+    if (value < std::numeric_limits<std::int32_t>::min() ||
+        value > std::numeric_limits<std::int32_t>::max()) {
       return error(Kind::kInvalid,
-                   "input " + std::string(tensor.name) + " holds " + std::to_string(value) + ", which is beyond 32 bits");
+                   "input " + std::string(tensor.name) + " holds " + std::to_string(value) +
+                       ", which is beyond 32 bits");
     }
     out[i] = static_cast<std::int32_t>(value);
   }
@@ -144,7 +155,8 @@ Status TensorIo::assign(const NamedTensor& tensor, std::size_t slot, bool wide) 
 Result<StepInputs> TensorIo::read(std::span<const NamedTensor> tensors, bool wide) {
   std::fill(std::begin(given_), std::end(given_), false);
   for (const NamedTensor& tensor : tensors) {
-    const auto* slot = std::find_if(kInputs.begin(), kInputs.end(), [&](const Slot& s) { return s.name == tensor.name; });
+    const auto* slot = std::find_if(
+        kInputs.begin(), kInputs.end(), [&](const Slot& s) { return s.name == tensor.name; });
     if (slot == kInputs.end()) {
       return error(Kind::kInvalid, "a step has no input named " + std::string(tensor.name));
     }
@@ -158,8 +170,9 @@ Result<StepInputs> TensorIo::read(std::span<const NamedTensor> tensors, bool wid
   const std::size_t segments = raw_[1].size() / 3;
   if (raw_[2].size() != segments * 2 || raw_[3].size() != raw_[0].size() * 2) {
     return error(Kind::kInvalid,
-                 "inputs disagree: " + std::to_string(segments) + " segments with " + std::to_string(raw_[2].size() / 2) +
-                     " read pages, " + std::to_string(raw_[0].size()) + " tokens with " +
+                 "inputs disagree: " + std::to_string(segments) + " segments with " +
+                     std::to_string(raw_[2].size() / 2) + " read pages, " +
+                     std::to_string(raw_[0].size()) + " tokens with " +
                      std::to_string(raw_[3].size() / 2) + " write pages");
   }
   const auto u32 = [](std::int32_t value) { return static_cast<std::uint32_t>(value); };
@@ -168,8 +181,10 @@ Result<StepInputs> TensorIo::read(std::span<const NamedTensor> tensors, bool wid
   blocks_.clear();
   sampled_.clear();
   for (std::size_t i = 0; i < segments; ++i) {
-    segments_.push_back({.rows = u32(raw_[1][3 * i]), .first_position = raw_[1][3 * i + 1],
-                         .read_page = {u32(raw_[2][2 * i]), u32(raw_[2][2 * i + 1])}, .block_row = u32(raw_[1][3 * i + 2])});
+    segments_.push_back({.rows = u32(raw_[1][3 * i]),
+                         .first_position = raw_[1][3 * i + 1],
+                         .read_page = {u32(raw_[2][2 * i]), u32(raw_[2][2 * i + 1])},
+                         .block_row = u32(raw_[1][3 * i + 2])});
   }
   for (std::size_t i = 0; i < raw_[3].size(); i += 2) {
     write_pages_.push_back({u32(raw_[3][i]), u32(raw_[3][i + 1])});
@@ -180,15 +195,19 @@ Result<StepInputs> TensorIo::read(std::span<const NamedTensor> tensors, bool wid
   for (const std::int32_t row : raw_[5]) {
     sampled_.push_back({.row = u32(row)});
   }
-  return StepInputs{.tokens = raw_[0], .write_pages = write_pages_, .segments = segments_, .blocks = blocks_,
-                    .block_width = shapes_[4][1], .sampled = sampled_};
+  return StepInputs{.tokens = raw_[0],
+                    .write_pages = write_pages_,
+                    .segments = segments_,
+                    .blocks = blocks_,
+                    .block_width = shapes_[4][1],
+                    .sampled = sampled_};
 }
 
 Result<std::vector<NamedTensor>> TensorIo::by_slot(std::span<const NamedTensor> tensors) {
   if (tensors.size() != kInputs.size()) {
     return error(Kind::kInvalid,
-                 "a step has " + std::to_string(kInputs.size()) + " input slots, " + std::to_string(tensors.size()) +
-                     " tensors were given");
+                 "a step has " + std::to_string(kInputs.size()) + " input slots, " +
+                     std::to_string(tensors.size()) + " tensors were given");
   }
   std::vector<NamedTensor> named(tensors.begin(), tensors.end());
   for (std::size_t i = 0; i < named.size(); ++i) {
@@ -197,7 +216,8 @@ Result<std::vector<NamedTensor>> TensorIo::by_slot(std::span<const NamedTensor> 
   return named;
 }
 
-Result<std::vector<OwnedTensor>> TensorIo::write(const StepOutputs& outputs, std::span<const TensorSpec> specs) {
+Result<std::vector<OwnedTensor>> TensorIo::write(const StepOutputs& outputs,
+                                                 std::span<const TensorSpec> specs) {
   std::vector<OwnedTensor> tensors;
   for (const TensorSpec& spec : specs) {
     if (spec.name == "tokens") {

@@ -1,11 +1,11 @@
 #include "runtime/circuit/circuit.h"
 
-#include <algorithm>
-#include <set>
+#include "tests/circuit/published.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/circuit/published.h"
+#include <algorithm>
+#include <set>
 
 namespace troupe::test {
 namespace {
@@ -16,10 +16,12 @@ TEST(Circuit, ProducesEveryEdgeOnceAndBeforeItIsRead) {
     std::set<EdgeIndex> written;
     for (const CircuitNode& node : circuit.nodes) {
       for (const EdgeIndex e : node.inputs) {
-        EXPECT_TRUE(written.contains(e)) << name << ": " << node.name << " reads " << circuit.edges[e].name;
+        EXPECT_TRUE(written.contains(e))
+            << name << ": " << node.name << " reads " << circuit.edges[e].name;
       }
       for (const EdgeIndex e : node.outputs) {
-        EXPECT_TRUE(written.insert(e).second) << name << ": " << circuit.edges[e].name << " is written twice";
+        EXPECT_TRUE(written.insert(e).second)
+            << name << ": " << circuit.edges[e].name << " is written twice";
       }
     }
   }
@@ -34,15 +36,17 @@ TEST(Circuit, NamesEveryParameterOfThePublishedModels) {
       EXPECT_TRUE(names.insert(parameter).second) << parameter << " is used twice";
     }
   }
-  // embed, final_norm, head; 2 norms a layer; 9 of a GDN layer (30), 7 of an attention layer (10); router, 3 shared and the
-  // shared gate a layer; 3 of each of 256 experts a layer.
+  // embed, final_norm, head; 2 norms a layer; 9 of a GDN layer (30), 7 of an attention layer (10);
+  // router, 3 shared and the shared gate a layer; 3 of each of 256 experts a layer.
   EXPECT_EQ(names.size(), 3U + 40 * 2 + 30 * 9 + 10 * 7 + 40 * 5 + 40 * 256 * 3);
 }
 
 TEST(Circuit, HasStatesAsEdges) {
   const Circuit circuit = whole(published("qwen3.5-27b"));
   const auto count = [&](EdgeKind kind) {
-    return std::count_if(circuit.edges.begin(), circuit.edges.end(), [kind](const Edge& e) { return e.kind == kind; });
+    return std::count_if(circuit.edges.begin(), circuit.edges.end(), [kind](const Edge& e) {
+      return e.kind == kind;
+    });
   };
   EXPECT_EQ(count(EdgeKind::kPage), 48 * 2);
   EXPECT_EQ(count(EdgeKind::kKv), 16);

@@ -1,13 +1,13 @@
 #include "runtime/circuit/fusion_plan.h"
 
+#include "tests/circuit/published.h"
+
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-
-#include <gtest/gtest.h>
-
-#include "tests/circuit/published.h"
 
 namespace troupe::test {
 namespace {
@@ -16,7 +16,8 @@ FusionPlan plan_of(const Circuit& circuit, PlanShape shape, std::bitset<kRuleCou
   return make_fusion_plan(circuit, full_catalog(), shape, disabled).value();
 }
 
-// The first 4 layers (3 GDN, 1 attention) and the last one with the head say all that a plan can say: the rest repeats them.
+// The first 4 layers (3 GDN, 1 attention) and the last one with the head say all that a plan can
+// say: the rest repeats them.
 std::string shortened(ModelConfig config, PlanShape shape) {
   config.layers.resize(4);
   const Circuit circuit = whole(config);
@@ -33,14 +34,16 @@ class PlanText : public testing::TestWithParam<Golden> {};
 TEST_P(PlanText, EqualsTheRecordedOne) {
   const auto& [model, shape] = GetParam();
   const std::string path = std::string(TROUPE_SOURCE_DIR) + "/tests/circuit/plans/" + model + "-" +
-                           std::string(name(shape.mode)) + "-" + std::to_string(shape.rows) + ".txt";
+                           std::string(name(shape.mode)) + "-" + std::to_string(shape.rows) +
+                           ".txt";
   const std::string text = shortened(published(model), shape);
   if (std::getenv("UPDATE_GOLDEN") != nullptr) {
     std::ofstream(path) << text;
   }
 
   std::ifstream file(path);
-  const std::string recorded{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string recorded{std::istreambuf_iterator<char>(file),
+                             std::istreambuf_iterator<char>()};
 
   EXPECT_EQ(text, recorded) << "set UPDATE_GOLDEN=1 to record " << path;
 }
@@ -54,11 +57,13 @@ std::vector<Golden> goldens() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Published, PlanText, testing::ValuesIn(goldens()), [](const auto& instance) {
-  std::string id = instance.param.model + "_" + std::string(name(instance.param.shape.mode));
-  std::replace_if(id.begin(), id.end(), [](char c) { return c == '-' || c == '.'; }, '_');
-  return id;
-});
+INSTANTIATE_TEST_SUITE_P(
+    Published, PlanText, testing::ValuesIn(goldens()), [](const auto& instance) {
+      std::string id = instance.param.model + "_" + std::string(name(instance.param.shape.mode));
+      std::replace_if(
+          id.begin(), id.end(), [](char c) { return c == '-' || c == '.'; }, '_');
+      return id;
+    });
 
 TEST(FusionPlan, CoversEveryNodeOnce) {
   for (const std::string& model : published_names()) {
@@ -71,7 +76,8 @@ TEST(FusionPlan, CoversEveryNodeOnce) {
           ++times[n];
         }
       }
-      EXPECT_EQ(std::count(times.begin(), times.end(), 1), static_cast<std::ptrdiff_t>(times.size()));
+      EXPECT_EQ(std::count(times.begin(), times.end(), 1),
+                static_cast<std::ptrdiff_t>(times.size()));
       EXPECT_EQ(plan.counts.kernels, plan.groups.size());
     }
   }
@@ -83,7 +89,8 @@ TEST(FusionPlan, NeedsFourteenLaunchesForAGdnMoeLayer) {
     config.layers.resize(layers);
     return plan_of(whole(config), {.rows = 1, .sampled = 1}).groups.size();
   };
-  // norm+residual twice, projections, conv, scan, gated norm, out; router+shared, router, permute, swiglu, down, shared down, combine
+  // norm+residual twice, projections, conv, scan, gated norm, out; router+shared, router, permute,
+  // swiglu, down, shared down, combine
   EXPECT_EQ(groups(3) - groups(2), 14U);
 }
 
@@ -98,13 +105,15 @@ TEST(FusionPlan, NamesTheNodeThatNoKernelCovers) {
   ASSERT_FALSE(plan.has_value());
   EXPECT_EQ(plan.error().kind, Kind::kUnsupported);
   EXPECT_EQ(plan.error().message,
-            "node layers.0.gdn.scan needs kernel gdn_scan, which kernel set thin does not have for these activations");
+            "node layers.0.gdn.scan needs kernel gdn_scan, which kernel set thin does not have for "
+            "these activations");
 }
 
 TEST(FusionPlan, RefusesMoreSampledRowsThanRows) {
   const Circuit circuit = whole(published("qwen3.5-27b"));
   EXPECT_EQ(make_fusion_plan(circuit, full_catalog(), {.rows = 2, .sampled = 3}).error().message,
-            "a plan for 2 rows, 3 of them sampled: rows must be at least 1 and not fewer than the sampled ones");
+            "a plan for 2 rows, 3 of them sampled: rows must be at least 1 and not fewer than the "
+            "sampled ones");
 }
 
 TEST(FusionPlan, OfAStageWithoutHeadEndsWithTheResidualStream) {

@@ -1,12 +1,12 @@
 // The published configurations in models/configs and a catalog that has every kernel.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "kernels/ops.h"
 #include "runtime/circuit/fusion_plan.h"
 #include "runtime/model/config.h"
+
+#include <string>
+#include <vector>
 
 namespace troupe::test {
 
@@ -23,8 +23,8 @@ inline Circuit whole(const ModelConfig& config) {
 }
 
 inline const std::vector<std::string>& published_names() {
-  static const std::vector<std::string> names = {"qwen3-next-80b-a3b", "qwen3.5-35b-a3b", "qwen3.5-397b-a17b",
-                                                 "qwen3.5-27b"};
+  static const std::vector<std::string> names = {
+      "qwen3-next-80b-a3b", "qwen3.5-35b-a3b", "qwen3.5-397b-a17b", "qwen3.5-27b"};
   return names;
 }
 

@@ -1,12 +1,13 @@
-// The same bits from every build: Debug, Release and sanitised builds, with any of the fp32 sets, must reproduce one recorded
-// digest of logits. UPDATE_GOLDEN=1 is not offered: a change here is a change of promise P1 and is made by hand.
-#include <fstream>
-#include <map>
+// The same bits from every build: Debug, Release and sanitised builds, with any of the fp32 sets,
+// must reproduce one recorded digest of logits. UPDATE_GOLDEN=1 is not offered: a change here is a
+// change of promise P1 and is made by hand.
+#include "runtime/base/sha256.h"
+#include "tests/support/model_under_test.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/base/sha256.h"
-#include "tests/support/model_under_test.h"
+#include <fstream>
+#include <map>
 
 namespace troupe::test {
 namespace {
@@ -23,12 +24,14 @@ std::map<std::string, std::string> recorded() {
 }
 
 std::string digest_of(const std::string& directory, Activation activation, const std::string& set) {
-  auto model = ModelUnderTest::open(data_directory() + "/" + directory, {.activation = activation, .kernel_set = set});
+  auto model = ModelUnderTest::open(data_directory() + "/" + directory,
+                                    {.activation = activation, .kernel_set = set});
   Sequence sequence;
   Sha256 hash;
   std::vector<std::int32_t> next = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8};
   for (int i = 0; i < 12; ++i) {
-    const StepResult result = model->step({.sequence = &sequence, .tokens = next, .sample_all = true});
+    const StepResult result =
+        model->step({.sequence = &sequence, .tokens = next, .sample_all = true});
     for (const auto& row : result.logits) {
       hash.update(std::as_bytes(std::span(row)));
     }
@@ -54,7 +57,9 @@ TEST_P(RecordedBits, AreReproducedByThisBuild) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, RecordedBits, testing::Values("scalar", "avx2", "avx512"),
+INSTANTIATE_TEST_SUITE_P(Sets,
+                         RecordedBits,
+                         testing::Values("scalar", "avx2", "avx512"),
                          [](const auto& instance) { return instance.param; });
 
 }  // namespace

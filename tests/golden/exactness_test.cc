@@ -1,23 +1,26 @@
-// Promise P1: with one kernel set a sequence's logits are the same bits however its tokens are cut into chunks, whatever else
-// is in the batch, on any number of threads, greedy or sampled; and by rule OP-3 for all three fp32 sets.
-#include <algorithm>
-#include <cstring>
-#include <iterator>
-#include <set>
-
-#include <gtest/gtest.h>
-
+// Promise P1: with one kernel set a sequence's logits are the same bits however its tokens are cut
+// into chunks, whatever else is in the batch, on any number of threads, greedy or sampled; and by
+// rule OP-3 for all three fp32 sets.
 #include "runtime/base/sha256.h"
 #include "runtime/base/sources.h"
 #include "tests/golden/golden_file.h"
 #include "tests/support/model_under_test.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <set>
 
 namespace troupe::test {
 namespace {
 
 using Rows = std::vector<std::vector<float>>;
 
-std::vector<std::int32_t> random_tokens(std::uint64_t seed, std::size_t count, std::uint32_t vocab) {
+std::vector<std::int32_t> random_tokens(std::uint64_t seed,
+                                        std::size_t count,
+                                        std::uint32_t vocab) {
   Rng rng(seed);
   std::vector<std::int32_t> tokens(count);
   for (auto& token : tokens) {
@@ -31,13 +34,16 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 // Runs tokens in chunks and returns the logits of every row.
-Rows run_chunks(ModelUnderTest& model, std::span<const std::int32_t> tokens, std::span<const std::size_t> chunks) {
+Rows run_chunks(ModelUnderTest& model,
+                std::span<const std::int32_t> tokens,
+                std::span<const std::size_t> chunks) {
   Sequence sequence;
   Rows rows;
   std::size_t at = 0;
   for (const std::size_t chunk : chunks) {
     const auto part = tokens.subspan(at, chunk);
-    auto result = model.step({.sequence = &sequence, .tokens = {part.begin(), part.end()}, .sample_all = true});
+    auto result = model.step(
+        {.sequence = &sequence, .tokens = {part.begin(), part.end()}, .sample_all = true});
     std::move(result.logits.begin(), result.logits.end(), std::back_inserter(rows));
     at += chunk;
   }
@@ -52,12 +58,17 @@ struct Case {
 
 class Exactness : public testing::TestWithParam<Case> {
  protected:
-  [[nodiscard]] std::unique_ptr<ModelUnderTest> open(const std::string& set, std::uint32_t threads = 1) const {
+  [[nodiscard]] std::unique_ptr<ModelUnderTest> open(const std::string& set,
+                                                     std::uint32_t threads = 1) const {
     return ModelUnderTest::open(data_directory() + "/" + GetParam().model,
-                                {.activation = GetParam().activation, .kernel_set = set, .threads = threads,
+                                {.activation = GetParam().activation,
+                                 .kernel_set = set,
+                                 .threads = threads,
                                  .run_inline = threads == 1});
   }
-  [[nodiscard]] std::string best_set() const { return available_sets(GetParam().activation).back(); }
+  [[nodiscard]] std::string best_set() const {
+    return available_sets(GetParam().activation).back();
+  }
 };
 
 TEST_P(Exactness, EveryLengthInEverySplitOfTwoGivesTheSameBits) {
@@ -68,10 +79,13 @@ TEST_P(Exactness, EveryLengthInEverySplitOfTwoGivesTheSameBits) {
   for (std::size_t length = 1; length <= 130; ++length) {
     for (std::size_t split = 1; split <= length; ++split) {
       const std::size_t chunks[] = {split, length - split};
-      const Rows rows = run_chunks(*model, std::span(tokens).first(length), std::span(chunks).first(split == length ? 1 : 2));
+      const Rows rows = run_chunks(*model,
+                                   std::span(tokens).first(length),
+                                   std::span(chunks).first(split == length ? 1 : 2));
       ASSERT_EQ(rows.size(), length);
       for (std::size_t r = 0; r < length; ++r) {
-        ASSERT_TRUE(same_bits(rows[r], whole[r])) << "length " << length << " split at " << split << " row " << r;
+        ASSERT_TRUE(same_bits(rows[r], whole[r]))
+            << "length " << length << " split at " << split << " row " << r;
       }
     }
   }
@@ -87,7 +101,8 @@ TEST_P(Exactness, ManyChunksAndSingleTokensGiveTheSameBits) {
     std::vector<std::size_t> chunks;
     std::size_t left = tokens.size();
     while (left > 0) {
-      chunks.push_back(round == 0 ? 1 : 1 + rng.below(std::min<std::size_t>(left, 1 + rng.below(90))));
+      chunks.push_back(round == 0 ? 1
+                                  : 1 + rng.below(std::min<std::size_t>(left, 1 + rng.below(90))));
       chunks.back() = std::min(chunks.back(), left);
       left -= chunks.back();
     }
@@ -111,18 +126,22 @@ TEST_P(Exactness, BatchesOfOneToSeventeenEqualSingleSequences) {
   for (std::size_t batch = 1; batch <= kSequences; ++batch) {
     std::vector<Sequence> sequences(batch);
     std::vector<std::size_t> at(batch, 0);
-    // Prompts of all sequences in one step of unequal chunks, then single tokens of all of them together.
+    // Prompts of all sequences in one step of unequal chunks, then single tokens of all of them
+    // together.
     for (int step = 0; step < 8; ++step) {
       std::vector<Piece> pieces;
       for (std::size_t s = 0; s < batch; ++s) {
         const std::size_t want = step == 0 ? 1 + (s * 5) % 8 : 1;
-        pieces.push_back({.sequence = &sequences[s], .tokens = {tokens[s].begin() + static_cast<std::ptrdiff_t>(at[s]),
-                                                                tokens[s].begin() + static_cast<std::ptrdiff_t>(at[s] + want)}});
+        pieces.push_back(
+            {.sequence = &sequences[s],
+             .tokens = {tokens[s].begin() + static_cast<std::ptrdiff_t>(at[s]),
+                        tokens[s].begin() + static_cast<std::ptrdiff_t>(at[s] + want)}});
         at[s] += want;
       }
       const StepResult result = model->step(pieces);
       for (std::size_t s = 0; s < batch; ++s) {
-        ASSERT_TRUE(same_bits(result.logits[s], alone[s][at[s] - 1])) << "batch " << batch << " step " << step;
+        ASSERT_TRUE(same_bits(result.logits[s], alone[s][at[s] - 1]))
+            << "batch " << batch << " step " << step;
       }
     }
     for (Sequence& sequence : sequences) {
@@ -179,16 +198,20 @@ TEST_P(Exactness, SampledTokensDependOnSeedAndPositionOnly) {
     std::vector<std::int32_t> next;
     for (std::size_t at = 0; at < prompt.size(); at += chunk) {
       const std::size_t end = std::min(prompt.size(), at + chunk);
-      const auto result = model->step({.sequence = &sequence, .tokens = {prompt.begin() + static_cast<std::ptrdiff_t>(at),
-                                                                        prompt.begin() + static_cast<std::ptrdiff_t>(end)},
-                                       .params = params});
+      const auto result =
+          model->step({.sequence = &sequence,
+                       .tokens = {prompt.begin() + static_cast<std::ptrdiff_t>(at),
+                                  prompt.begin() + static_cast<std::ptrdiff_t>(end)},
+                       .params = params});
       next = {result.results[0].token};
     }
     for (int i = 0; i < 30; ++i) {
       out.push_back(next[0]);
       std::vector<Piece> pieces;
       for (Sequence& other : crowd) {
-        pieces.push_back({.sequence = &other, .tokens = {static_cast<std::int32_t>(i % 50)}, .params = {.temperature = 1, .key = 5}});
+        pieces.push_back({.sequence = &other,
+                          .tokens = {static_cast<std::int32_t>(i % 50)},
+                          .params = {.temperature = 1, .key = 5}});
       }
       pieces.push_back({.sequence = &sequence, .tokens = next, .params = params});
       next = {model->step(pieces).results.back().token};
@@ -207,11 +230,16 @@ TEST_P(Exactness, SampledTokensDependOnSeedAndPositionOnly) {
   EXPECT_GT(std::set<std::int32_t>(alone.begin(), alone.end()).size(), 5U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Exactness,
-                         testing::Values(Case{"next-tiny", Activation::kF32}, Case{"next-tiny", Activation::kBF16},
-                                         Case{"q35-moe-fp8", Activation::kBF16}, Case{"q35-dense", Activation::kF32}),
+INSTANTIATE_TEST_SUITE_P(Models,
+                         Exactness,
+                         testing::Values(Case{"next-tiny", Activation::kF32},
+                                         Case{"next-tiny", Activation::kBF16},
+                                         Case{"q35-moe-fp8", Activation::kBF16},
+                                         Case{"q35-dense", Activation::kF32}),
                          [](const auto& instance) {
-                           std::string name = instance.param.model + (instance.param.activation == Activation::kBF16 ? "_bf16" : "_fp32");
+                           std::string name =
+                               instance.param.model +
+                               (instance.param.activation == Activation::kBF16 ? "_bf16" : "_fp32");
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

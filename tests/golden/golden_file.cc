@@ -1,13 +1,13 @@
 #include "tests/golden/golden_file.h"
 
+#include "runtime/base/error.h"
+
+#include <nlohmann/json.hpp>
+
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string_view>
-
-#include <nlohmann/json.hpp>
-
-#include "runtime/base/error.h"
 
 namespace troupe::test {
 namespace {
@@ -26,7 +26,8 @@ GoldenFile GoldenFile::read(const std::filesystem::path& directory, const std::s
   for (const auto& prompt : json["prompts"]) {
     golden.prompts.push_back({prompt["name"], prompt["ids"], prompt["greedy"]});
   }
-  const auto properties = nlohmann::json::parse(slurp(directory / ("properties" + suffix + ".json")));
+  const auto properties =
+      nlohmann::json::parse(slurp(directory / ("properties" + suffix + ".json")));
   if (properties.contains("hf_bf16_vs_fp64")) {
     golden.bf16_kl_mean = properties["hf_bf16_vs_fp64"]["kl_mean"];
     golden.bf16_argmax_equal = properties["hf_bf16_vs_fp64"]["argmax_equal"];

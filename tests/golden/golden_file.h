@@ -23,7 +23,8 @@ struct GoldenTensor {
 struct GoldenFile {
   std::vector<GoldenPrompt> prompts;
   std::map<std::string, GoldenTensor> tensors;
-  double bf16_kl_mean = 0;       // of another implementation in bf16 against fp64, over all rows of the longest prompt
+  double bf16_kl_mean =
+      0;  // of another implementation in bf16 against fp64, over all rows of the longest prompt
   double bf16_argmax_equal = 0;
 
   // suffix "" or "-yarn".

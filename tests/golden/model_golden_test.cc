@@ -1,16 +1,17 @@
-// Five tiny models against an independent implementation: every intermediate value it recorded, every greedy token.
-// Tolerances are those that the goldens' makers advise: 2e-4 + 2e-4 |b| in fp32, 2e-5 for router weights, embeddings and ids
-// exactly; in bf16 mean KL and argmax agreement, at most twice as far from fp32 as the other implementation's own bf16.
+// Five tiny models against an independent implementation: every intermediate value it recorded,
+// every greedy token. Tolerances are those that the goldens' makers advise: 2e-4 + 2e-4 |b| in
+// fp32, 2e-5 for router weights, embeddings and ids exactly; in bf16 mean KL and argmax agreement,
+// at most twice as far from fp32 as the other implementation's own bf16.
+#include "tests/golden/golden_file.h"
+#include "tests/support/model_under_test.h"
+
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 #include <tuple>
-
-#include <gtest/gtest.h>
-
-#include "tests/golden/golden_file.h"
-#include "tests/support/model_under_test.h"
 
 namespace troupe::test {
 namespace {
@@ -21,17 +22,25 @@ struct GoldenModel {
 };
 
 const std::vector<GoldenModel>& golden_models() {
-  static const std::vector<GoldenModel> models = {{"next-tiny", ""}, {"next-mixed", ""},  {"q35-moe", ""},
-                                                  {"q35-moe-fp8", ""}, {"q35-dense", ""}, {"q35-dense", "-yarn"}};
+  static const std::vector<GoldenModel> models = {{"next-tiny", ""},
+                                                  {"next-mixed", ""},
+                                                  {"q35-moe", ""},
+                                                  {"q35-moe-fp8", ""},
+                                                  {"q35-dense", ""},
+                                                  {"q35-dense", "-yarn"}};
   return models;
 }
 
 ModelOptions options_for(const GoldenModel& model, Activation activation, const std::string& set) {
-  return {.config_file = model.suffix.empty() ? "config.json" : "config.yarn.json", .activation = activation,
+  return {.config_file = model.suffix.empty() ? "config.json" : "config.yarn.json",
+          .activation = activation,
           .kernel_set = set};
 }
 
-void expect_close(const std::string& what, std::span<const float> got, std::span<const float> want, double tolerance) {
+void expect_close(const std::string& what,
+                  std::span<const float> got,
+                  std::span<const float> want,
+                  double tolerance) {
   ASSERT_EQ(got.size(), want.size()) << what;
   double worst = 0;
   std::size_t where = 0;
@@ -42,7 +51,8 @@ void expect_close(const std::string& what, std::span<const float> got, std::span
       where = i;
     }
   }
-  EXPECT_LE(worst, 0) << what << " element " << where << ": got " << got[where] << ", want " << want[where];
+  EXPECT_LE(worst, 0) << what << " element " << where << ": got " << got[where] << ", want "
+                      << want[where];
 }
 
 // What a step left in its edges, by edge name: rows of values as fp32 (ids as numbers).
@@ -77,7 +87,10 @@ class ModelGolden : public testing::TestWithParam<std::tuple<std::size_t, std::s
   GoldenFile golden_;
 };
 
-void compare_routing(const std::string& name, const Edges& edges, const std::string& layer, const GoldenFile& golden) {
+void compare_routing(const std::string& name,
+                     const Edges& edges,
+                     const std::string& layer,
+                     const GoldenFile& golden) {
   const GoldenTensor& ids = golden.at(name + ".router_ids");
   const GoldenTensor& weights = golden.at(name + ".router_weights");
   const auto& got_ids = edges.at(layer + "moe.router_ids");
@@ -97,19 +110,27 @@ void compare_routing(const std::string& name, const Edges& edges, const std::str
   }
 }
 
-void compare_layers(ModelUnderTest& model, const std::string& prompt, const Edges& edges, const GoldenFile& golden) {
+void compare_layers(ModelUnderTest& model,
+                    const std::string& prompt,
+                    const Edges& edges,
+                    const GoldenFile& golden) {
   for (std::size_t l = 0; l < model.config().layers.size(); ++l) {
     const std::string name = prompt + ".layer" + std::to_string(l);
     const std::string layer = "layers." + std::to_string(l) + ".";
-    expect_close(name + ".mixer", edges.at(layer + "mixer_out"), golden.at(name + ".mixer").values, 2e-4);
-    expect_close(name + ".hidden", edges.at(layer + "out"), golden.at(name + ".hidden").values, 2e-4);
+    expect_close(
+        name + ".mixer", edges.at(layer + "mixer_out"), golden.at(name + ".mixer").values, 2e-4);
+    expect_close(
+        name + ".hidden", edges.at(layer + "out"), golden.at(name + ".hidden").values, 2e-4);
     if (model.config().layers[l].feed_forward == FeedForward::kMoe) {
       compare_routing(name, edges, layer, golden);
     }
   }
 }
 
-void compare_states(ModelUnderTest& model, const std::string& prompt, const Sequence& sequence, const GoldenFile& golden) {
+void compare_states(ModelUnderTest& model,
+                    const std::string& prompt,
+                    const Sequence& sequence,
+                    const GoldenFile& golden) {
   auto* pages = model.executable().query<StatePages>();
   ASSERT_NE(pages, nullptr);
   const auto layers = pages->read_page(sequence.page).value();
@@ -124,12 +145,16 @@ void compare_states(ModelUnderTest& model, const std::string& prompt, const Sequ
     const auto kv = pages->read_block(sequence.blocks[b]).value();
     for (const auto& layer : kv) {
       const std::string name = prompt + ".layer" + std::to_string(layer.layer);
-      for (const auto& [part, got] : {std::pair(".kv_k", &layer.keys), std::pair(".kv_v", &layer.values)}) {
+      for (const auto& [part, got] :
+           {std::pair(".kv_k", &layer.keys), std::pair(".kv_v", &layer.values)}) {
         const auto& want = golden.at(name + part).values;
         for (std::size_t h = 0; h < model.config().kv_heads; ++h) {
-          const std::size_t count = std::min<std::size_t>(kBlockTokens, tokens - b * kBlockTokens) * dim;
-          expect_close(name + part, std::span(*got).subspan(h * kBlockTokens * dim, count),
-                       std::span(want).subspan((h * tokens + b * kBlockTokens) * dim, count), 2e-4);
+          const std::size_t count =
+              std::min<std::size_t>(kBlockTokens, tokens - b * kBlockTokens) * dim;
+          expect_close(name + part,
+                       std::span(*got).subspan(h * kBlockTokens * dim, count),
+                       std::span(want).subspan((h * tokens + b * kBlockTokens) * dim, count),
+                       2e-4);
         }
       }
     }
@@ -143,12 +168,15 @@ TEST_P(ModelGolden, EveryValueOfThePromptAgreesInFp32) {
     Edges edges;
     capture(*model, edges, prompt.ids.size());
 
-    const StepResult result = model->step({.sequence = &sequence, .tokens = prompt.ids, .sample_all = true});
+    const StepResult result =
+        model->step({.sequence = &sequence, .tokens = prompt.ids, .sample_all = true});
 
     EXPECT_EQ(edges.at("embed"), golden_.at(prompt.name + ".embed").values);
     compare_layers(*model, prompt.name, edges, golden_);
-    expect_close("final_norm", edges.at("final_norm"), golden_.at(prompt.name + ".final_norm").values, 2e-4);
-    expect_close("logits_last", result.logits.back(), golden_.at(prompt.name + ".logits_last").values, 2e-4);
+    expect_close(
+        "final_norm", edges.at("final_norm"), golden_.at(prompt.name + ".final_norm").values, 2e-4);
+    expect_close(
+        "logits_last", result.logits.back(), golden_.at(prompt.name + ".logits_last").values, 2e-4);
     if (golden_.tensors.contains(prompt.name + ".logits")) {
       std::vector<float> all;
       for (const auto& row : result.logits) {
@@ -191,11 +219,14 @@ std::string golden_name(const testing::TestParamInfo<std::tuple<std::size_t, std
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Fp32, ModelGolden,
-                         testing::Combine(testing::Range<std::size_t>(0, 6), testing::ValuesIn(all_sets(Activation::kF32))),
+INSTANTIATE_TEST_SUITE_P(Fp32,
+                         ModelGolden,
+                         testing::Combine(testing::Range<std::size_t>(0, 6),
+                                          testing::ValuesIn(all_sets(Activation::kF32))),
                          golden_name);
 
-// ---- bf16 -----------------------------------------------------------------------------------------------------------------------
+// ---- bf16
+// -----------------------------------------------------------------------------------------------------------------------
 
 class ModelGoldenBf16 : public ModelGolden {};
 
@@ -232,11 +263,13 @@ struct Distance {
 };
 
 TEST_P(ModelGoldenBf16, StaysAsCloseToFp32AsAnotherImplementation) {
-  auto exact = ModelUnderTest::open(path(), options_for(model_, Activation::kF32, available_sets(Activation::kF32).back()));
+  auto exact = ModelUnderTest::open(
+      path(), options_for(model_, Activation::kF32, available_sets(Activation::kF32).back()));
   auto rounded = ModelUnderTest::open(path(), options_for(model_, Activation::kBF16, set_));
   ASSERT_EQ(golden_.prompts.back().name, "p130");
   ASSERT_GT(golden_.bf16_kl_mean, 0);
-  // The recorded figures are of one prompt, where one flipped expert weighs much: random prompts of its length join it.
+  // The recorded figures are of one prompt, where one flipped expert weighs much: random prompts of
+  // its length join it.
   std::vector<std::vector<std::int32_t>> prompts = {golden_.prompts.back().ids};
   Rng rng(5);
   while (prompts.size() < 8) {
@@ -262,8 +295,10 @@ TEST_P(ModelGoldenBf16, StaysAsCloseToFp32AsAnotherImplementation) {
   EXPECT_GE(all.agree / all.rows, 1 - 2 * (1 - golden_.bf16_argmax_equal) - 0.04);
 }
 
-INSTANTIATE_TEST_SUITE_P(Bf16, ModelGoldenBf16,
-                         testing::Combine(testing::Range<std::size_t>(0, 5), testing::ValuesIn(all_sets(Activation::kBF16))),
+INSTANTIATE_TEST_SUITE_P(Bf16,
+                         ModelGoldenBf16,
+                         testing::Combine(testing::Range<std::size_t>(0, 5),
+                                          testing::ValuesIn(all_sets(Activation::kBF16))),
                          golden_name);
 
 }  // namespace

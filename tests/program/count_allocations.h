@@ -1,4 +1,5 @@
-// How often operator new was called in this process. Only a binary that links count_allocations.cc counts.
+// How often operator new was called in this process. Only a binary that links count_allocations.cc
+// counts.
 #pragma once
 
 #include <cstdint>

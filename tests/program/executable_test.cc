@@ -1,15 +1,16 @@
-// The conformance suite of Executable and its optional interfaces. It runs on every executable there is: the CPU device with
-// its own threads and the inline one. The end of the run names the pairs that were proven.
+// The conformance suite of Executable and its optional interfaces. It runs on every executable
+// there is: the CPU device with its own threads and the inline one. The end of the run names the
+// pairs that were proven.
 #include "runtime/program/executable.h"
+
+#include "tests/support/model_under_test.h"
+
+#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <mutex>
 #include <set>
-
-#include <gtest/gtest.h>
-
-#include "tests/support/model_under_test.h"
 
 namespace troupe::test {
 namespace {
@@ -18,15 +19,21 @@ class ExecutableConformance : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     model_ = ModelUnderTest::open(data_directory() + "/next-tiny",
-                                  {.activation = Activation::kBF16, .kernel_set = available_sets(Activation::kBF16).back(),
-                                   .threads = GetParam() ? 1U : 2U, .run_inline = GetParam()});
+                                  {.activation = Activation::kBF16,
+                                   .kernel_set = available_sets(Activation::kBF16).back(),
+                                   .threads = GetParam() ? 1U : 2U,
+                                   .run_inline = GetParam()});
   }
   // One row at position 0 of a fresh sequence.
   StepInputs one_row(std::int32_t token, PageRef page, BlockRef block) {
     token_ = {token};
     write_ = {page};
     block_ = {block};
-    return {.tokens = token_, .write_pages = write_, .segments = segment_, .blocks = block_, .block_width = 1,
+    return {.tokens = token_,
+            .write_pages = write_,
+            .segments = segment_,
+            .blocks = block_,
+            .block_width = 1,
             .sampled = sampled_};
   }
   Executable& executable() { return model_->executable(); }
@@ -44,32 +51,46 @@ std::string message(const auto& result) {
   return result ? "no error" : result.error().message;
 }
 
-// ---- core -----------------------------------------------------------------------------------------------------------------------
+// ---- core
+// -----------------------------------------------------------------------------------------------------------------------
 
 TEST_P(ExecutableConformance, CapabilitiesAreWhatTheQueriesAnswer) {
   const Capabilities c = capabilities(executable());
   EXPECT_EQ(c.async_pipeline, executable().query<AsyncPipeline>() != nullptr);
   EXPECT_EQ(c.active_extent, executable().query<ActiveExtent>() != nullptr);
-  EXPECT_EQ(enabled_names(c), (std::vector<std::string_view>{"typed_io", "async_pipeline", "active_extent"}));
+  EXPECT_EQ(enabled_names(c),
+            (std::vector<std::string_view>{"typed_io", "async_pipeline", "active_extent"}));
 }
 
 TEST_P(ExecutableConformance, RefusesUnknownAndMisshapenParameters) {
   const std::vector<float> values(64, 1.0F);
-  EXPECT_EQ(message(executable().set_param("layers.9.nothing", values)), "this stage has no parameter layers.9.nothing");
+  EXPECT_EQ(message(executable().set_param("layers.9.nothing", values)),
+            "this stage has no parameter layers.9.nothing");
   EXPECT_EQ(message(executable().set_param("final_norm", std::span(values).first(63))),
             "parameter final_norm of shape [1, 64] in F32 needs 256 bytes, 252 were given");
 }
 
 TEST_P(ExecutableConformance, RefusesStepsUntilParametersAreFinal) {
-  auto empty = make_empty_stage(model_->device(), model_->config(), {.max_rows = 4, .max_segments = 2, .max_sampled = 2, .pages = 3, .blocks = 4}).value();
-  EXPECT_EQ(message(empty->executable().run_raw(one_row(1, {1, 1}, {0, 1}))), "a step was committed before finalize_params()");
+  auto empty = make_empty_stage(
+                   model_->device(),
+                   model_->config(),
+                   {.max_rows = 4, .max_segments = 2, .max_sampled = 2, .pages = 3, .blocks = 4})
+                   .value();
+  EXPECT_EQ(message(empty->executable().run_raw(one_row(1, {1, 1}, {0, 1}))),
+            "a step was committed before finalize_params()");
   const Status status = empty->executable().finalize_params();
   ASSERT_FALSE(status.has_value());
-  EXPECT_TRUE(status.error().message.starts_with("parameter embed is missing (")) << status.error().message;
+  EXPECT_TRUE(status.error().message.starts_with("parameter embed is missing ("))
+      << status.error().message;
 }
 
 TEST_P(ExecutableConformance, ParametersSetOneByOneGiveTheSameModel) {
-  const StageOptions options{.activation = Activation::kBF16, .max_rows = 4, .max_segments = 2, .max_sampled = 2, .pages = 3, .blocks = 4};
+  const StageOptions options{.activation = Activation::kBF16,
+                             .max_rows = 4,
+                             .max_segments = 2,
+                             .max_sampled = 2,
+                             .pages = 3,
+                             .blocks = 4};
   auto checkpoint = Checkpoint::open(data_directory() + "/next-tiny", model_->config()).value();
   auto empty = make_empty_stage(model_->device(), model_->config(), options).value();
   for (const TensorView& t : checkpoint->tensors()) {
@@ -79,7 +100,8 @@ TEST_P(ExecutableConformance, ParametersSetOneByOneGiveTheSameModel) {
     std::vector<float> values(std::size_t{t.rows} * t.columns);
     for (std::uint32_t r = 0; r < t.rows; ++r) {
       for (std::uint32_t c = 0; c < t.columns; ++c) {
-        values[std::size_t{r} * t.columns + c] = load_as_f32(t.data, t.dtype, std::size_t{t.stored_row(r)} * t.columns + c);
+        values[std::size_t{r} * t.columns + c] =
+            load_as_f32(t.data, t.dtype, std::size_t{t.stored_row(r)} * t.columns + c);
       }
     }
     ASSERT_EQ(message(empty->executable().set_param(t.name, values)), "no error");
@@ -94,19 +116,26 @@ TEST_P(ExecutableConformance, ParametersSetOneByOneGiveTheSameModel) {
 }
 
 TEST_P(ExecutableConformance, RefusesWrongStepsAndChangesNothing) {
-  const auto refused = [&](const StepInputs& inputs) { return message(executable().run_raw(inputs)); };
+  const auto refused = [&](const StepInputs& inputs) {
+    return message(executable().run_raw(inputs));
+  };
   EXPECT_EQ(refused(one_row(256, {1, 1}, {0, 1})), "token of row 0 is 256: ids are 0 to 255");
-  EXPECT_EQ(refused(one_row(1, {0, 1}, {0, 1})), "row 0 would write page 0, which is the zero page");
-  EXPECT_EQ(refused(one_row(1, {71, 1}, {0, 1})), "write page of 0 is 71, but the stage has 71 pages");
-  EXPECT_EQ(refused(one_row(1, {1, 1}, {160, 1})), "segment 0 names KV block 160, but the stage has 160");
+  EXPECT_EQ(refused(one_row(1, {0, 1}, {0, 1})),
+            "row 0 would write page 0, which is the zero page");
+  EXPECT_EQ(refused(one_row(1, {71, 1}, {0, 1})),
+            "write page of 0 is 71, but the stage has 71 pages");
+  EXPECT_EQ(refused(one_row(1, {1, 1}, {160, 1})),
+            "segment 0 names KV block 160, but the stage has 160");
   segment_ = {{.rows = 1, .first_position = 64}};
   EXPECT_EQ(refused(one_row(1, {1, 1}, {0, 1})),
             "segment 0 needs 2 KV blocks in row 0 of a block table of 1 x 1");
   segment_ = {{.rows = 2}};
-  EXPECT_EQ(refused(one_row(1, {1, 1}, {0, 1})), "segments up to 0 have more rows than the 1 tokens");
+  EXPECT_EQ(refused(one_row(1, {1, 1}, {0, 1})),
+            "segments up to 0 have more rows than the 1 tokens");
   segment_ = {{.rows = 1}};
   sampled_ = {{.row = 1}};
-  EXPECT_EQ(refused(one_row(1, {1, 1}, {0, 1})), "sampled row 1: sampled rows ascend and lie below 1");
+  EXPECT_EQ(refused(one_row(1, {1, 1}, {0, 1})),
+            "sampled row 1: sampled rows ascend and lie below 1");
   sampled_ = {{.row = 0}};
   EXPECT_EQ(refused(one_row(1, {1, 1}, {0, 1})), "no error");
 }
@@ -121,22 +150,38 @@ TEST_P(ExecutableConformance, RefusesStaleGenerations) {
 
 TEST_P(ExecutableConformance, RefusesTwoWritersOfOnePageOrBlock) {
   const std::vector<std::int32_t> tokens = {1, 2};
-  const std::vector<SegmentInput> segments = {{.rows = 1, .block_row = 0}, {.rows = 1, .block_row = 1}};
+  const std::vector<SegmentInput> segments = {{.rows = 1, .block_row = 0},
+                                              {.rows = 1, .block_row = 1}};
   const std::vector<PageRef> same = {{1, 1}, {1, 1}};
   const std::vector<PageRef> other = {{1, 1}, {2, 1}};
   const std::vector<BlockRef> one_block = {{0, 1}, {0, 1}};
   const std::vector<BlockRef> two_blocks = {{0, 1}, {1, 1}};
-  EXPECT_EQ(message(executable().run_raw({.tokens = tokens, .write_pages = same, .segments = segments, .blocks = two_blocks, .block_width = 1})),
+  EXPECT_EQ(message(executable().run_raw({.tokens = tokens,
+                                          .write_pages = same,
+                                          .segments = segments,
+                                          .blocks = two_blocks,
+                                          .block_width = 1})),
             "row 1 would write page 1, which another row of this step writes");
-  EXPECT_EQ(message(executable().run_raw({.tokens = tokens, .write_pages = other, .segments = segments, .blocks = one_block, .block_width = 1})),
+  EXPECT_EQ(message(executable().run_raw({.tokens = tokens,
+                                          .write_pages = other,
+                                          .segments = segments,
+                                          .blocks = one_block,
+                                          .block_width = 1})),
             "segment 1 would write KV block 0, which another segment of this step writes");
 }
 
-// ---- tensors by name, slot and dtype -----------------------------------------------------------------------------------------------
+// ---- tensors by name, slot and dtype
+// -----------------------------------------------------------------------------------------------
 
 template <class T>
-NamedTensor tensor(std::string_view name, DType dtype, std::vector<std::uint32_t> shape, const std::vector<T>& values) {
-  return {.name = name, .dtype = dtype, .shape = std::move(shape), .bytes = std::as_bytes(std::span(values))};
+NamedTensor tensor(std::string_view name,
+                   DType dtype,
+                   std::vector<std::uint32_t> shape,
+                   const std::vector<T>& values) {
+  return {.name = name,
+          .dtype = dtype,
+          .shape = std::move(shape),
+          .bytes = std::as_bytes(std::span(values))};
 }
 
 struct NamedStep {
@@ -147,9 +192,12 @@ struct NamedStep {
   std::vector<std::int32_t> blocks = {9, 1};
   std::vector<std::int32_t> sampled = {2};
   [[nodiscard]] std::vector<NamedTensor> inputs() const {
-    return {tensor("tokens", DType::kI32, {3}, tokens),           tensor("segments", DType::kI32, {1, 3}, segments),
-            tensor("read_pages", DType::kI32, {1, 2}, read),      tensor("write_pages", DType::kI32, {3, 2}, write),
-            tensor("blocks", DType::kI32, {1, 1, 2}, blocks),     tensor("sampled_rows", DType::kI32, {1}, sampled)};
+    return {tensor("tokens", DType::kI32, {3}, tokens),
+            tensor("segments", DType::kI32, {1, 3}, segments),
+            tensor("read_pages", DType::kI32, {1, 2}, read),
+            tensor("write_pages", DType::kI32, {3, 2}, write),
+            tensor("blocks", DType::kI32, {1, 1, 2}, blocks),
+            tensor("sampled_rows", DType::kI32, {1}, sampled)};
   }
 };
 
@@ -195,15 +243,18 @@ TEST_P(ExecutableConformance, RefusesUnknownMissingAndMistypedTensors) {
   EXPECT_EQ(message(executable().run(inputs)), "input write_pages has shape [3], expected [n, 2]");
   inputs = step.inputs();
   inputs[0].shape = {4};
-  EXPECT_EQ(message(executable().run(inputs)), "input tokens of shape [4] needs 16 bytes, 12 were given");
+  EXPECT_EQ(message(executable().run(inputs)),
+            "input tokens of shape [4] needs 16 bytes, 12 were given");
   inputs = step.inputs();
   inputs.push_back(inputs[0]);
   EXPECT_EQ(message(executable().run(inputs)), "input tokens was given twice");
   const std::vector<TensorSpec> specs = {{"hidden", DType::kF32}};
-  EXPECT_EQ(message(executable().run_typed(step.inputs(), specs)), "a step has no output named hidden");
+  EXPECT_EQ(message(executable().run_typed(step.inputs(), specs)),
+            "a step has no output named hidden");
 }
 
-// ---- AsyncPipeline -----------------------------------------------------------------------------------------------------------------
+// ---- AsyncPipeline
+// -----------------------------------------------------------------------------------------------------------------
 
 TEST_P(ExecutableConformance, UnwaitedCommitsKeepTheirOwnInputsAndOutputs) {
   ASSERT_EQ(pipeline().depth(), 2U);
@@ -212,8 +263,13 @@ TEST_P(ExecutableConformance, UnwaitedCommitsKeepTheirOwnInputsAndOutputs) {
   const StepOutputs alone_b = executable().run_raw(one_row(200, {2, 1}, {1, 1})).value();
   const std::vector<float> want_b(alone_b.logits.begin(), alone_b.logits.end());
   ASSERT_NE(want_a, want_b);
-  ASSERT_EQ(message(executable().run_raw(one_row(200, {2, 9999}, {1, 1}))), "no error");  // keeps a context until the next run_raw
-  auto fresh = ModelUnderTest::open(data_directory() + "/next-tiny", {.activation = Activation::kBF16, .kernel_set = available_sets(Activation::kBF16).back(), .threads = GetParam() ? 1U : 2U, .run_inline = GetParam()});
+  ASSERT_EQ(message(executable().run_raw(one_row(200, {2, 9999}, {1, 1}))),
+            "no error");  // keeps a context until the next run_raw
+  auto fresh = ModelUnderTest::open(data_directory() + "/next-tiny",
+                                    {.activation = Activation::kBF16,
+                                     .kernel_set = available_sets(Activation::kBF16).back(),
+                                     .threads = GetParam() ? 1U : 2U,
+                                     .run_inline = GetParam()});
   AsyncPipeline& p = *fresh->executable().query<AsyncPipeline>();
 
   const TicketId a = p.commit_no_wait(one_row(3, {1, 1}, {0, 1})).value();
@@ -243,7 +299,11 @@ TEST_P(ExecutableConformance, CompletionIsReportedOncePerTicketInOrder) {
   });
   std::vector<std::uint64_t> committed;
   for (std::uint32_t i = 0; i < 20; ++i) {
-    const TicketId ticket = pipeline().commit_no_wait(one_row(static_cast<std::int32_t>(i), {1 + i % 2, i + 1}, {i % 2, i + 1})).value();
+    const TicketId ticket =
+        pipeline()
+            .commit_no_wait(
+                one_row(static_cast<std::int32_t>(i), {1 + i % 2, i + 1}, {i % 2, i + 1}))
+            .value();
     committed.push_back(ticket.value);
     if (i % 2 == 1) {
       ASSERT_TRUE(pipeline().sync_pending(std::chrono::seconds(60)).has_value());
@@ -259,8 +319,13 @@ TEST_P(ExecutableConformance, AStepMayUseTokensThatAreStillOnTheDevice) {
   // The greedy token of one ticket is the next ticket's input before anybody has read it.
   Sequence sequence;
   const StepResult first = model_->step({.sequence = &sequence, .tokens = {9, 8, 7}});
-  const StepResult second = model_->step({.sequence = &sequence, .tokens = {first.results[0].token}});
-  auto fresh = ModelUnderTest::open(data_directory() + "/next-tiny", {.activation = Activation::kBF16, .kernel_set = available_sets(Activation::kBF16).back(), .threads = GetParam() ? 1U : 2U, .run_inline = GetParam()});
+  const StepResult second =
+      model_->step({.sequence = &sequence, .tokens = {first.results[0].token}});
+  auto fresh = ModelUnderTest::open(data_directory() + "/next-tiny",
+                                    {.activation = Activation::kBF16,
+                                     .kernel_set = available_sets(Activation::kBF16).back(),
+                                     .threads = GetParam() ? 1U : 2U,
+                                     .run_inline = GetParam()});
   AsyncPipeline& p = *fresh->executable().query<AsyncPipeline>();
   const std::vector<std::int32_t> prompt = {9, 8, 7};
   const std::vector<PageRef> prompt_pages = {{kNoPage, 0}, {kNoPage, 0}, {1, 1}};
@@ -268,7 +333,13 @@ TEST_P(ExecutableConformance, AStepMayUseTokensThatAreStillOnTheDevice) {
   const std::vector<SampledInput> last = {{.row = 2}};
   const std::vector<BlockRef> block = {{0, 1}};
 
-  const TicketId a = p.commit_no_wait({.tokens = prompt, .write_pages = prompt_pages, .segments = prompt_segment, .blocks = block, .block_width = 1, .sampled = last}).value();
+  const TicketId a = p.commit_no_wait({.tokens = prompt,
+                                       .write_pages = prompt_pages,
+                                       .segments = prompt_segment,
+                                       .blocks = block,
+                                       .block_width = 1,
+                                       .sampled = last})
+                         .value();
   segment_ = {{.rows = 1, .first_position = 3, .read_page = {1, 1}}};
   StepInputs run_ahead = one_row(~0, {2, 1}, {0, 1});
   run_ahead.source = a;
@@ -276,7 +347,10 @@ TEST_P(ExecutableConformance, AStepMayUseTokensThatAreStillOnTheDevice) {
   ASSERT_TRUE(p.sync_pending(std::chrono::seconds(60)).has_value());
 
   EXPECT_EQ(p.outputs(b).value().results[0].token, second.results[0].token);
-  EXPECT_EQ(std::memcmp(p.outputs(b).value().logits.data(), second.logits[0].data(), second.logits[0].size() * 4), 0);
+  EXPECT_EQ(
+      std::memcmp(
+          p.outputs(b).value().logits.data(), second.logits[0].data(), second.logits[0].size() * 4),
+      0);
 }
 
 TEST_P(ExecutableConformance, PipelinedRunsHaveEachTheirOwnResultAndError) {
@@ -285,7 +359,12 @@ TEST_P(ExecutableConformance, PipelinedRunsHaveEachTheirOwnResultAndError) {
   std::vector<std::vector<BlockRef>> blocks = {{{0, 1}}, {{1, 1}}, {{2, 1}}};
   std::vector<StepInputs> inputs;
   for (std::size_t i = 0; i < 3; ++i) {
-    inputs.push_back({.tokens = tokens[i], .write_pages = pages[i], .segments = segment_, .blocks = blocks[i], .block_width = 1, .sampled = sampled_});
+    inputs.push_back({.tokens = tokens[i],
+                      .write_pages = pages[i],
+                      .segments = segment_,
+                      .blocks = blocks[i],
+                      .block_width = 1,
+                      .sampled = sampled_});
   }
 
   const auto results = pipeline().run_pipelined(inputs);
@@ -297,13 +376,15 @@ TEST_P(ExecutableConformance, PipelinedRunsHaveEachTheirOwnResultAndError) {
   EXPECT_NE(results[0].logits, results[2].logits);
 }
 
-// ---- ActiveExtent, RngControl, StatePages --------------------------------------------------------------------------------------------
+// ---- ActiveExtent, RngControl, StatePages
+// --------------------------------------------------------------------------------------------
 
 TEST_P(ExecutableConformance, ActiveExtentTellsHowManyRowsWereComputed) {
   auto* extent = executable().query<ActiveExtent>();
   ASSERT_NE(extent, nullptr);
   Sequence sequence;
-  static_cast<void>(model_->step({.sequence = &sequence, .tokens = std::vector<std::int32_t>(21, 4)}));
+  static_cast<void>(
+      model_->step({.sequence = &sequence, .tokens = std::vector<std::int32_t>(21, 4)}));
   EXPECT_EQ(extent->last_extent().asked, 21U);
   EXPECT_EQ(extent->last_extent().compiled, 32U);
   EXPECT_EQ(extent->last_extent().honoured, 21U);
@@ -343,7 +424,8 @@ TEST_P(ExecutableConformance, PagesSurviveTheTripThroughTheirWireForm) {
     EXPECT_EQ(state[i].state, again[i].state);
     EXPECT_EQ(state[i].window, again[i].window);
   }
-  EXPECT_EQ(message(pages->write_page({0, 0}, state)), "page 0 is the zero page and is never written");
+  EXPECT_EQ(message(pages->write_page({0, 0}, state)),
+            "page 0 is the zero page and is never written");
   EXPECT_EQ(message(pages->read_page({99, 0})), "page 99 does not exist: the stage has 71");
   Sequence from_copy = sequence;
   from_copy.page = copy;
@@ -375,13 +457,18 @@ TEST_P(ExecutableConformance, FreedPagesArePoisonedInCheckedBuilds) {
   static_cast<void>(model_->step({.sequence = &sequence, .tokens = {1}}));
   const PageRef old = sequence.page;
   static_cast<void>(model_->step({.sequence = &sequence, .tokens = {2}}));  // releases the old page
-  static_cast<void>(model_->step({.sequence = &sequence, .tokens = {3}}));  // hands the freed list to the device
+  static_cast<void>(
+      model_->step({.sequence = &sequence, .tokens = {3}}));  // hands the freed list to the device
   EXPECT_TRUE(old == sequence.page || std::isnan(pages->read_page(old).value()[0].state[0]));
 }
 #endif
 
-INSTANTIATE_TEST_SUITE_P(Devices, ExecutableConformance, testing::Values(true, false),
-                         [](const auto& instance) { return instance.param ? "cpu_inline" : "cpu_threads"; });
+INSTANTIATE_TEST_SUITE_P(Devices,
+                         ExecutableConformance,
+                         testing::Values(true, false),
+                         [](const auto& instance) {
+                           return instance.param ? "cpu_inline" : "cpu_threads";
+                         });
 
 }  // namespace
 }  // namespace troupe::test

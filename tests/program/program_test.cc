@@ -1,12 +1,13 @@
-// What a plan says is what runs, and only the step table varies (promise P5, ARCHITECTURE.md section 4).
+// What a plan says is what runs, and only the step table varies (promise P5, ARCHITECTURE.md
+// section 4).
 #include "runtime/program/program.h"
-
-#include <cstring>
-
-#include <gtest/gtest.h>
 
 #include "runtime/base/sha256.h"
 #include "tests/support/model_under_test.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
 
 namespace troupe::test {
 namespace {
@@ -18,11 +19,15 @@ std::string model(const std::string& name) {
 // A device that runs nothing: it writes down what is submitted and reports it done.
 class RecordingDevice final : public Device {
  public:
-  RecordingDevice() { info_.name = "recording"; info_.available_bytes = 4ULL << 30; }
+  RecordingDevice() {
+    info_.name = "recording";
+    info_.available_bytes = 4ULL << 30;
+  }
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
   [[nodiscard]] const KernelSet& kernels() const override { return *find_cpu_kernel_set("scalar"); }
   [[nodiscard]] DeviceStats stats() const override { return {}; }
-  [[nodiscard]] Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes, const std::string& purpose) override {
+  [[nodiscard]] Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes,
+                                                         const std::string& purpose) override {
     return inner_->allocate(bytes, purpose);
   }
   Status submit(const Work& work) override {
@@ -48,7 +53,8 @@ class RecordingDevice final : public Device {
 
  private:
   SteadyClock clock_;
-  std::unique_ptr<Device> inner_ = make_cpu_device({.kernel_set = "scalar", .run_inline = true}, clock_).value();
+  std::unique_ptr<Device> inner_ =
+      make_cpu_device({.kernel_set = "scalar", .run_inline = true}, clock_).value();
   DeviceInfo info_;
 };
 
@@ -57,7 +63,10 @@ struct Recorded {
   ModelConfig config = read_model_config(model("next-tiny")).value();
   std::unique_ptr<Checkpoint> checkpoint = Checkpoint::open(model("next-tiny"), config).value();
   std::unique_ptr<Stage> stage =
-      make_stage(device, config, *checkpoint, {.max_rows = 64, .max_segments = 8, .max_sampled = 8, .pages = 9, .blocks = 20})
+      make_stage(device,
+                 config,
+                 *checkpoint,
+                 {.max_rows = 64, .max_segments = 8, .max_sampled = 8, .pages = 9, .blocks = 20})
           .value();
 };
 
@@ -68,8 +77,13 @@ void run_step(Executable& executable, std::uint32_t page, std::uint32_t block, s
   const std::vector<SegmentInput> segments = {{.rows = rows, .read_page = {0, 0}}};
   const std::vector<BlockRef> blocks = {{block, 1}};
   const std::vector<SampledInput> sampled = {{.row = rows - 1}};
-  ASSERT_TRUE(executable.run_raw({.tokens = tokens, .write_pages = writes, .segments = segments, .blocks = blocks,
-                                  .block_width = 1, .sampled = sampled})
+  ASSERT_TRUE(executable
+                  .run_raw({.tokens = tokens,
+                            .write_pages = writes,
+                            .segments = segments,
+                            .blocks = blocks,
+                            .block_width = 1,
+                            .sampled = sampled})
                   .has_value());
 }
 
@@ -97,13 +111,18 @@ TEST(Program, OnlyTheStepTableVariesBetweenTwoRuns) {
 
 TEST(Program, LaunchesAreThePlansGroupsInOrder) {
   const ModelConfig config = read_model_config(model("q35-moe")).value();
-  const Circuit circuit = build_circuit(config, {0, static_cast<std::uint32_t>(config.layers.size())}).value();
+  const Circuit circuit =
+      build_circuit(config, {0, static_cast<std::uint32_t>(config.layers.size())}).value();
   const KernelCatalog catalog = make_catalog(*find_cpu_kernel_set("scalar"), Activation::kBF16);
   const auto bf16_type = [](std::string_view) { return DType::kBF16; };
   for (const std::uint32_t rows : {1U, 48U}) {
-    const FusionPlan plan = make_fusion_plan(circuit, catalog, {.rows = rows, .sampled = rows}).value();
+    const FusionPlan plan =
+        make_fusion_plan(circuit, catalog, {.rows = rows, .sampled = rows}).value();
     const WeightLayout weights = make_weight_layout(circuit, plan, bf16_type).value();
-    const auto program = Program::compile(circuit, plan, weights, make_state_layout(circuit, Activation::kBF16), 8, 100).value();
+    const auto program =
+        Program::compile(
+            circuit, plan, weights, make_state_layout(circuit, Activation::kBF16), 8, 100)
+            .value();
 
     ASSERT_EQ(program->launches().size(), plan.groups.size());
     for (std::size_t i = 0; i < plan.groups.size(); ++i) {
@@ -127,7 +146,9 @@ TEST(Program, LaunchCountOnTheDeviceEqualsThePlans) {
   run_step(r.stage->executable(), 1, 2, 1);
   const Circuit circuit = build_circuit(r.config, {0, 4}).value();
   const FusionPlan plan =
-      make_fusion_plan(circuit, make_catalog(r.device.kernels(), Activation::kBF16), {.rows = 1, .sampled = 1}).value();
+      make_fusion_plan(
+          circuit, make_catalog(r.device.kernels(), Activation::kBF16), {.rows = 1, .sampled = 1})
+          .value();
   EXPECT_EQ(r.device.submissions[0].calls.size(), plan.counts.kernels);
 }
 
@@ -137,14 +158,18 @@ TEST(Fusion, EveryRuleKeepsTheBits) {
     for (const Activation activation : {Activation::kF32, Activation::kBF16}) {
       std::vector<std::string> digests;
       for (unsigned disabled = 0; disabled <= kRuleCount; ++disabled) {
-        ModelOptions options{.activation = activation, .kernel_set = available_sets(activation).back()};
-        options.stage.disabled_rules = disabled == kRuleCount ? ~0UL : disabled == 0 ? 0UL : 1UL << disabled;
+        ModelOptions options{.activation = activation,
+                             .kernel_set = available_sets(activation).back()};
+        options.stage.disabled_rules = disabled == kRuleCount ? ~0UL
+                                       : disabled == 0        ? 0UL
+                                                              : 1UL << disabled;
         auto tested = ModelUnderTest::open(model(name), options);
         Sequence sequence;
         Sha256 hash;
         std::vector<std::int32_t> next = {5, 9, 14, 3, 2, 77, 8, 41, 6};
         for (int i = 0; i < 4; ++i) {
-          const StepResult result = tested->step({.sequence = &sequence, .tokens = next, .sample_all = true});
+          const StepResult result =
+              tested->step({.sequence = &sequence, .tokens = next, .sample_all = true});
           for (const auto& row : result.logits) {
             hash.update(std::as_bytes(std::span(row)));
           }

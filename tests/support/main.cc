@@ -1,15 +1,16 @@
-// The main() of every test binary: runs the tests, then lists what was skipped and why, so that a path this machine lacks is
-// never silently unproven.
+// The main() of every test binary: runs the tests, then lists what was skipped and why, so that a
+// path this machine lacks is never silently unproven.
+#include <gtest/gtest.h>
+
 #include <cstdio>
 #include <string>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 namespace {
 
 class SkipReport final : public testing::EmptyTestEventListener {
-  // At the end of a test, not at its skip: there GoogleTest holds the lock that current_test_info() takes.
+  // At the end of a test, not at its skip: there GoogleTest holds the lock that current_test_info()
+  // takes.
   void OnTestEnd(const testing::TestInfo& test) override {
     const testing::TestResult& result = *test.result();
     for (int i = 0; result.Skipped() && i < result.total_part_count(); ++i) {

@@ -1,9 +1,9 @@
 #include "tests/support/model_under_test.h"
 
+#include "kernels/ops.h"
+
 #include <fstream>
 #include <sstream>
-
-#include "kernels/ops.h"
 
 namespace troupe::test {
 namespace {
@@ -24,15 +24,18 @@ void must(const Status& status) {
 
 }  // namespace
 
-std::unique_ptr<ModelUnderTest> ModelUnderTest::open(const std::filesystem::path& directory, const ModelOptions& options) {
+std::unique_ptr<ModelUnderTest> ModelUnderTest::open(const std::filesystem::path& directory,
+                                                     const ModelOptions& options) {
   auto model = std::make_unique<ModelUnderTest>();
   std::ifstream file(directory / options.config_file);
   std::stringstream text;
   text << file.rdbuf();
   model->config_ = must(parse_model_config(text.str(), options.config_file));
   model->checkpoint_ = must(Checkpoint::open(directory, model->config_));
-  model->device_ = must(make_cpu_device({.threads = options.threads, .kernel_set = options.kernel_set,
-                                         .activation = options.activation, .run_inline = options.run_inline},
+  model->device_ = must(make_cpu_device({.threads = options.threads,
+                                         .kernel_set = options.kernel_set,
+                                         .activation = options.activation,
+                                         .run_inline = options.run_inline},
                                         model->clock_));
   StageOptions stage = options.stage;
   stage.activation = options.activation;
@@ -50,7 +53,8 @@ StepResult ModelUnderTest::step(std::span<const Piece> pieces) {
   std::vector<PageRef> replaced;
   std::uint32_t width = 1;
   for (const Piece& piece : pieces) {
-    const auto end = static_cast<std::uint32_t>(piece.sequence->length) + static_cast<std::uint32_t>(piece.tokens.size());
+    const auto end = static_cast<std::uint32_t>(piece.sequence->length) +
+                     static_cast<std::uint32_t>(piece.tokens.size());
     while (piece.sequence->blocks.size() * kBlockTokens < end) {
       piece.sequence->blocks.push_back(must(blocks_->acquire()));
     }
@@ -63,7 +67,10 @@ StepResult ModelUnderTest::step(std::span<const Piece> pieces) {
     std::copy(sequence.blocks.begin(), sequence.blocks.end(), table.begin() + i * width);
     const auto first = static_cast<std::uint32_t>(tokens.size());
     const auto rows = static_cast<std::uint32_t>(piece.tokens.size());
-    segments.push_back({.rows = rows, .first_position = sequence.length, .read_page = sequence.page, .block_row = i});
+    segments.push_back({.rows = rows,
+                        .first_position = sequence.length,
+                        .read_page = sequence.page,
+                        .block_row = i});
     tokens.insert(tokens.end(), piece.tokens.begin(), piece.tokens.end());
     write_pages.resize(tokens.size(), PageRef{kNoPage, 0});
     write_pages.back() = must(pages_->acquire());
@@ -80,9 +87,13 @@ StepResult ModelUnderTest::step(std::span<const Piece> pieces) {
   }
   const auto freed_pages = pages_->take_freed();
   const auto freed_blocks = blocks_->take_freed();
-  const StepOutputs outputs = must(executable().run_raw({.tokens = tokens, .write_pages = write_pages,
-                                                         .segments = segments, .blocks = table, .block_width = width,
-                                                         .sampled = sampled, .freed_pages = freed_pages,
+  const StepOutputs outputs = must(executable().run_raw({.tokens = tokens,
+                                                         .write_pages = write_pages,
+                                                         .segments = segments,
+                                                         .blocks = table,
+                                                         .block_width = width,
+                                                         .sampled = sampled,
+                                                         .freed_pages = freed_pages,
                                                          .freed_blocks = freed_blocks}));
   for (const PageRef& page : replaced) {
     must(pages_->release(page));

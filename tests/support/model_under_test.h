@@ -1,13 +1,7 @@
-// A real model on a real CPU device, driven step by step without actors: what the golden, exactness and conformance tests run.
-// Pages and blocks come from real pools; a sequence keeps one page and its blocks and gives back what a step replaced.
+// A real model on a real CPU device, driven step by step without actors: what the golden, exactness
+// and conformance tests run. Pages and blocks come from real pools; a sequence keeps one page and
+// its blocks and gives back what a step replaced.
 #pragma once
-
-#include <cstdint>
-#include <filesystem>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "runtime/base/sources.h"
 #include "runtime/device/device.h"
@@ -17,6 +11,13 @@
 #include "runtime/program/stage.h"
 #include "runtime/state/slot_pool.h"
 
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
 namespace troupe::test {
 
 struct ModelOptions {
@@ -25,7 +26,8 @@ struct ModelOptions {
   std::string kernel_set = "scalar";
   std::uint32_t threads = 1;
   bool run_inline = true;
-  StageOptions stage = {.max_rows = 256, .max_segments = 32, .max_sampled = 256, .pages = 70, .blocks = 160};
+  StageOptions stage = {
+      .max_rows = 256, .max_segments = 32, .max_sampled = 256, .pages = 70, .blocks = 160};
 };
 
 struct Sequence {
@@ -50,7 +52,8 @@ struct StepResult {
 
 class ModelUnderTest final {
  public:
-  static std::unique_ptr<ModelUnderTest> open(const std::filesystem::path& directory, const ModelOptions& options);
+  static std::unique_ptr<ModelUnderTest> open(const std::filesystem::path& directory,
+                                              const ModelOptions& options);
 
   StepResult step(std::span<const Piece> pieces);
   StepResult step(const Piece& piece) { return step(std::span(&piece, 1)); }
