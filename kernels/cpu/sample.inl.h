@@ -35,6 +35,8 @@ struct Sample {
     });
   }
 
+  static std::uint32_t items(const KernelEnv& env, const void* args) { return sample_items(env, args); }
+
   static void run(const KernelEnv& env, const void* args, std::uint32_t begin, std::uint32_t end, std::byte* scratch) {
     sample_rows(env, *static_cast<const SampleArgs*>(args), begin, end, scratch, {maximum, exp_sum, exp_each});
   }

@@ -1,61 +1,54 @@
 // Every kernel but the matrix products (gemm.inl.h), for the instruction set of the including file: fills their places in its
 // table. Shapes and numerics are in ops.h.
+//
+// A set that adds only matrix instructions to AVX-512 takes the functions of the set "avx512" instead of compiling them again.
 #pragma once
 
-#include "kernels/cpu/attention.inl.h"
-#include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/elementwise.inl.h"
-#include "kernels/cpu/gdn.inl.h"
-#include "kernels/cpu/moe.h"
-#include "kernels/cpu/moe.inl.h"
-#include "kernels/cpu/norm.inl.h"
-#include "kernels/cpu/sample.inl.h"
+#include "kernels/cpu/access.h"
+
+#if defined(TROUPE_VEC_AVX512) && (defined(__AVX512BF16__) || defined(__AMX_BF16__))
+#define TROUPE_VECTOR_OPS avx512
+#else
+#define TROUPE_VECTOR_OPS TROUPE_ISA
+#include "kernels/cpu/vector_bodies.inl.h"
+#endif
+
+// F(id) for each of these kernels.
+#define TROUPE_VECTOR_KERNELS(F)                                                                                              \
+  F(kEmbed) F(kRopeTable) F(kAdd) F(kNorm) F(kSiluMul) F(kGdnConv) F(kGdnScan) F(kGdnNorm) F(kAttentionPrepare) F(kAttention) \
+  F(kGateMul) F(kRouter) F(kMoePermute) F(kMoeCombine) F(kSample)
+
+namespace troupe::cpu::TROUPE_VECTOR_OPS {
+
+// Defined in vector_bodies.inl.h, instantiated below by the one file that compiles them.
+template <KernelId kId, class Act>
+std::uint32_t vector_items(const KernelEnv& env, const void* args);
+template <KernelId kId, class Act>
+void vector_run(const KernelEnv& env, const void* args, std::uint32_t begin, std::uint32_t end, std::byte* scratch);
+
+#if defined(TROUPE_VECTOR_BODIES)
+#define TROUPE_INSTANTIATE(id)                                                                                               \
+  template std::uint32_t vector_items<KernelId::id, bf16>(const KernelEnv&, const void*);                                    \
+  template std::uint32_t vector_items<KernelId::id, float>(const KernelEnv&, const void*);                                   \
+  template void vector_run<KernelId::id, bf16>(const KernelEnv&, const void*, std::uint32_t, std::uint32_t, std::byte*);     \
+  template void vector_run<KernelId::id, float>(const KernelEnv&, const void*, std::uint32_t, std::uint32_t, std::byte*);
+TROUPE_VECTOR_KERNELS(TROUPE_INSTANTIATE)
+#undef TROUPE_INSTANTIATE
+#endif
+
+}  // namespace troupe::cpu::TROUPE_VECTOR_OPS
 
 namespace troupe::cpu::TROUPE_ISA {
-
-template <class Act>
-struct Embed {
-  static void run(const KernelEnv& env, const void* args, std::uint32_t begin, std::uint32_t end, std::byte*) {
-    constexpr Activation kAct = sizeof(Act) == 2 ? Activation::kBF16 : Activation::kF32;
-    embed_rows(env, *static_cast<const EmbedArgs*>(args), kAct, begin, end);
-  }
-};
-
-struct RopeTable {
-  static void run(const KernelEnv& env, const void* args, std::uint32_t begin, std::uint32_t end, std::byte*) {
-    rope_table_rows(env, *static_cast<const RopeTableArgs*>(args), begin, end);
-  }
-};
-
-struct MoePermute {
-  static std::uint32_t items(const KernelEnv&, const void*) { return 1; }
-  static void run(const KernelEnv& env, const void* args, std::uint32_t, std::uint32_t, std::byte*) {
-    permute(env, *static_cast<const MoePermuteArgs*>(args));
-  }
-};
 
 // Only ever evaluated while compiling (the tables are constants).
 template <class Act>
 constexpr void fill_vector_kernels_of(KernelSet& set) {
   constexpr auto kAct = static_cast<std::size_t>(sizeof(Act) == 2 ? Activation::kBF16 : Activation::kF32);
-  const auto put = [&set](KernelId id, auto items, auto run) {
-    set.kernels[static_cast<std::size_t>(id)][kAct] = {items, run};
-  };
-  put(KernelId::kEmbed, row_items, Embed<Act>::run);
-  put(KernelId::kRopeTable, row_items, RopeTable::run);
-  put(KernelId::kAdd, row_items, Add<Act>::run);
-  put(KernelId::kNorm, Norm<Act>::items, Norm<Act>::run);
-  put(KernelId::kSiluMul, row_items, SiluMul<Act>::run);
-  put(KernelId::kGdnConv, GdnConv<Act>::items, GdnConv<Act>::run);
-  put(KernelId::kGdnScan, GdnScan<Act>::items, GdnScan<Act>::run);
-  put(KernelId::kGdnNorm, row_items, GdnNorm<Act>::run);
-  put(KernelId::kAttentionPrepare, row_items, AttentionPrepare<Act>::run);
-  put(KernelId::kAttention, Attention<Act>::items, Attention<Act>::run);
-  put(KernelId::kGateMul, row_items, GateMul<Act>::run);
-  put(KernelId::kRouter, row_items, Router::run);
-  put(KernelId::kMoePermute, MoePermute::items, MoePermute::run);
-  put(KernelId::kMoeCombine, row_items, MoeCombine<Act>::run);
-  put(KernelId::kSample, sample_items, Sample::run);
+#define TROUPE_PUT(id)                                                                             \
+  set.kernels[static_cast<std::size_t>(KernelId::id)][kAct] = {                                    \
+      cpu::TROUPE_VECTOR_OPS::vector_items<KernelId::id, Act>, cpu::TROUPE_VECTOR_OPS::vector_run<KernelId::id, Act>};
+  TROUPE_VECTOR_KERNELS(TROUPE_PUT)
+#undef TROUPE_PUT
 }
 
 constexpr void fill_vector_kernels(KernelSet& set) {
