@@ -106,7 +106,11 @@ const std::vector<Ban>& bans() {
       {{"malloc", "calloc", "realloc", "free"},
        When::kCalled,
        kEverywhere,
-       {"runtime/device/", "bench/"},
+       {
+           "runtime/device/",
+           "bench/",
+           "tests/program/count_allocations.cc",  // replaces operator new to count its calls
+       },
        "use a container"},
       {{"regex", "regex_match", "regex_search", "regex_replace", "basic_regex", "wregex"},
        When::kQualified,

@@ -4,6 +4,7 @@
 #include "tests/repo/text.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 namespace troupe::repo {
@@ -141,6 +142,11 @@ bool is_system(std::string_view header) {
          under_any(header, {"sys/", "linux/", "netinet/", "arpa/", "net/"});
 }
 
+// a/../b is b.
+std::string normal(const std::string& path) {
+  return std::filesystem::path(path).lexically_normal().generic_string();
+}
+
 }  // namespace
 
 std::vector<Finding> check_layers(const Source& source) {
@@ -209,8 +215,9 @@ std::vector<Finding> check_dead_files(const std::vector<Source>& sources,
         word.push_back(c);
         continue;
       }
-      alive.insert(folder + word);
-      alive.insert(word);
+      alive.insert(normal(folder + word));
+      alive.insert(
+          normal(word.substr(word.starts_with('/') ? 1 : 0)));  // ${PROJECT_SOURCE_DIR}/...
       word.clear();
     }
   }

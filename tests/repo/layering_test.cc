@@ -237,6 +237,15 @@ TEST(DeadFiles, AreThoseThatNothingNames) {
             "net/dead.h: no CMakeLists.txt lists it and nothing includes it\n");
 }
 
+TEST(DeadFiles, MayBeBuiltFromAnotherFolder) {
+  const std::vector<Source> builds = {
+      {"tests/serve/CMakeLists.txt",
+       "a ../support/fake.cc ${PROJECT_SOURCE_DIR}/bench/micro.cc b"}};
+
+  EXPECT_TRUE(
+      check_dead_files({{"tests/support/fake.cc", ""}, {"bench/micro.cc", ""}}, builds).empty());
+}
+
 TEST(DeadFiles, MayBeBuiltByAScript) {
   const std::vector<Source> builds = {
       {"bench/peers/compare.sh", "g++ bench/peers/roofline.cc -o \"$dir/roofline\""}};
