@@ -12,8 +12,9 @@ Result<RequestId> AdmissionGate::enter(const std::function<void(RequestId)>& han
   }
   if (inside_ >= limit_) {
     return error(Kind::kOverloaded,
-                 "the queue is full: " + std::to_string(inside_) + " requests are running or waiting, at most " +
-                     std::to_string(limit_) + " may; try again later");
+                 "the queue is full: " + std::to_string(inside_) +
+                     " requests are running or waiting, at most " + std::to_string(limit_) +
+                     " may; try again later");
   }
   ++inside_;
   const RequestId id{++last_};
@@ -48,16 +49,19 @@ std::uint32_t AdmissionGate::inside() const {
 }
 
 OpenRequest::OpenRequest(Request request, RequestSink sink, std::shared_ptr<AdmissionGate> gate)
-    : request_(std::make_shared<const Request>(std::move(request))), sink_(std::move(sink)), gate_(std::move(gate)) {}
+    : request_(std::make_shared<const Request>(std::move(request))),
+      sink_(std::move(sink)),
+      gate_(std::move(gate)) {}
 
 OpenRequest::~OpenRequest() {
   if (open_) {
     RequestEvent event;
     event.finished = true;
     event.reason = FinishReason::kError;
-    event.failure = Error{Kind::kDisconnected,
-                          "request " + std::to_string(id_.value) + " was lost with the gateway that held it",
-                          std::source_location::current()};
+    event.failure =
+        Error{Kind::kDisconnected,
+              "request " + std::to_string(id_.value) + " was lost with the gateway that held it",
+              std::source_location::current()};
     event.stats.prompt_tokens = static_cast<std::uint32_t>(request_->prompt.size());
     report(std::move(event));
   }
@@ -83,11 +87,13 @@ void OpenRequest::report(RequestEvent event) {
   }
 }
 
-Result<RequestId> submit_request(Request request,
-                                 RequestSink sink,
-                                 const std::shared_ptr<AdmissionGate>& gate,
-                                 const std::function<void(std::shared_ptr<OpenRequest>)>& hand_over) {
-  // Held until the gate's lock is free again: if the gateway is dead, this is the last owner, and its end takes that lock.
+Result<RequestId> submit_request(
+    Request request,
+    RequestSink sink,
+    const std::shared_ptr<AdmissionGate>& gate,
+    const std::function<void(std::shared_ptr<OpenRequest>)>& hand_over) {
+  // Held until the gate's lock is free again: if the gateway is dead, this is the last owner, and
+  // its end takes that lock.
   const auto open = std::make_shared<OpenRequest>(std::move(request), std::move(sink), gate);
   return gate->enter([&open, &hand_over](RequestId id) {
     open->entered(id);

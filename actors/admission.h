@@ -1,9 +1,17 @@
-// The door between clients' threads and the actors: a gate that bounds how many requests are inside, and the handle that sees
-// to it that each of them ends exactly once. Thread-safe; no CAF here.
+// The door between clients' threads and the actors: a gate that bounds how many requests are
+// inside, and the handle that sees to it that each of them ends exactly once. Thread-safe; no CAF
+// here.
 //
-// AD-1: what entered leaves exactly once: when it ended, or when whoever held its OpenRequest died.
-// AD-2: after close() returns nobody is inside enter(), and whatever entered was handed over before.
+// AD-1: what entered leaves exactly once: when it ended, or when whoever held its OpenRequest
+//       died.
+// AD-2: after close() returns nobody is inside enter(), and whatever entered was handed over
+//       before.
 #pragma once
+
+#include "runtime/base/error.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/sources.h"
+#include "runtime/serve/request.h"
 
 #include <condition_variable>
 #include <cstdint>
@@ -12,19 +20,14 @@
 #include <mutex>
 #include <optional>
 
-#include "runtime/base/error.h"
-#include "runtime/base/ids.h"
-#include "runtime/base/sources.h"
-#include "runtime/serve/request.h"
-
 namespace troupe {
 
 class AdmissionGate final {
  public:
   explicit AdmissionGate(std::uint32_t limit) : limit_(limit) {}
 
-  // Counts a request in and calls `hand_over` with its id (ascending, in the order of the calls). Errors: kOverloaded when
-  // full, or why the gate was closed; then nothing was called.
+  // Counts a request in and calls `hand_over` with its id (ascending, in the order of the calls).
+  // Errors: kOverloaded when full, or why the gate was closed; then nothing was called.
   [[nodiscard]] Result<RequestId> enter(const std::function<void(RequestId)>& hand_over);
   void leave();
 
@@ -42,7 +45,8 @@ class AdmissionGate final {
   std::optional<Error> closed_;
 };
 
-// One request from submit() to its last event. Owned by the gateway once it has entered; the last owner's death ends it.
+// One request from submit() to its last event. Owned by the gateway once it has entered; the last
+// owner's death ends it.
 class OpenRequest final {
  public:
   OpenRequest(Request request, RequestSink sink, std::shared_ptr<AdmissionGate> gate);
@@ -65,10 +69,12 @@ class OpenRequest final {
   bool open_ = false;
 };
 
-// Enters a checked request; `hand_over` gets it under the gate's lock. Errors: as AdmissionGate::enter.
-[[nodiscard]] Result<RequestId> submit_request(Request request,
-                                               RequestSink sink,
-                                               const std::shared_ptr<AdmissionGate>& gate,
-                                               const std::function<void(std::shared_ptr<OpenRequest>)>& hand_over);
+// Enters a checked request; `hand_over` gets it under the gate's lock. Errors: as
+// AdmissionGate::enter.
+[[nodiscard]] Result<RequestId> submit_request(
+    Request request,
+    RequestSink sink,
+    const std::shared_ptr<AdmissionGate>& gate,
+    const std::function<void(std::shared_ptr<OpenRequest>)>& hand_over);
 
 }  // namespace troupe

@@ -1,10 +1,10 @@
-// The stage coordinator: the step loop. Feeds the planner with requests and with what comes back from the device, sends every
-// step that can be planned, and passes the planner's news on.
+// The stage coordinator: the step loop. Feeds the planner with requests and with what comes back
+// from the device, sends every step that can be planned, and passes the planner's news on.
+#include "actors/protocol.h"
+
 #include <algorithm>
 #include <string>
 #include <utility>
-
-#include "actors/protocol.h"
 
 namespace troupe {
 
@@ -27,7 +27,8 @@ using Self = CoordinatorHandle::stateful_pointer<CoordinatorState>;
 
 void tell(Self self, std::vector<SequenceEvent> events) {
   if (!events.empty() && self->state.gateway) {
-    self->send(self->state.gateway, News{std::make_shared<const std::vector<SequenceEvent>>(std::move(events))});
+    self->send(self->state.gateway,
+               News{std::make_shared<const std::vector<SequenceEvent>>(std::move(events))});
   }
 }
 
@@ -66,16 +67,18 @@ void land(Self self, const StepDone& done) {
     return;
   }
   // A stale step is refused by the planner and changes nothing; there is nobody to tell.
-  const Status taken = done.result->status ? state.planner->complete(done.step, done.result->results)
-                                           : state.planner->fail(done.step, done.result->status.error());
+  const Status taken = done.result->status
+                           ? state.planner->complete(done.step, done.result->results)
+                           : state.planner->fail(done.step, done.result->status.error());
   static_cast<void>(taken.has_value());
   pump(self);
 }
 
 std::string silence(Self self, StepId step, const caf::error& why) {
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(self->state.deadline).count();
-  return "the device did not answer for step " + std::to_string(step.value) + " within " + std::to_string(ms) +
-         " ms (" + self->system().render(why) + "); it counts as lost";
+  const auto ms =
+      std::chrono::duration_cast<std::chrono::milliseconds>(self->state.deadline).count();
+  return "the device did not answer for step " + std::to_string(step.value) + " within " +
+         std::to_string(ms) + " ms (" + self->system().render(why) + "); it counts as lost";
 }
 
 // Sends what can be planned, then the news: devices wait for nobody.
@@ -87,11 +90,15 @@ void pump(Self self) {
       break;
     }
     const StepId step = plan.id;
-    self->request(state.device, std::chrono::duration_cast<std::chrono::milliseconds>(state.deadline),
+    self->request(state.device,
+                  std::chrono::duration_cast<std::chrono::milliseconds>(state.deadline),
                   CommitStep{std::make_shared<const StepPlan>(std::move(plan))})
         .then([self](const StepDone& done) { land(self, done); },
               [self, step](caf::error& why) {
-                lose_device(self, Error{Kind::kDisconnected, silence(self, step, why), std::source_location::current()});
+                lose_device(self,
+                            Error{Kind::kDisconnected,
+                                  silence(self, step, why),
+                                  std::source_location::current()});
               });
   }
   tell(self, state.planner->take_events());
@@ -102,7 +109,9 @@ void admit(Self self, const Admit& message) {
   const Time now = state.clock->now();
   if (state.lost) {
     tell(self, {refusal(message.id, *state.lost, now)});
-  } else if (const Status added = state.planner->add(message.id, message.request, message.seed, now); !added) {
+  } else if (const Status added =
+                 state.planner->add(message.id, message.request, message.seed, now);
+             !added) {
     tell(self, {refusal(message.id, added.error(), now)});
   } else {
     pump(self);
@@ -149,11 +158,13 @@ Result<PlannerLimits> planner_limits(Stage& stage, const NodeOptions& options) {
   const StageInfo& info = stage.info();
   auto* pipeline = stage.executable().query<AsyncPipeline>();
   if (pipeline == nullptr) {
-    return error(Kind::kUnsupported, "the stage's executable has no AsyncPipeline; the step loop needs one");
+    return error(Kind::kUnsupported,
+                 "the stage's executable has no AsyncPipeline; the step loop needs one");
   }
   if (options.sequences_max == 0 || options.step_rows_max == 0 || options.queue_max == 0 ||
       options.step_deadline < std::chrono::milliseconds(1)) {
-    return error(Kind::kInvalid, "sequences_max, step_rows_max, queue_max and step_deadline must be positive");
+    return error(Kind::kInvalid,
+                 "sequences_max, step_rows_max, queue_max and step_deadline must be positive");
   }
   if (info.ledger.pages < 2 || info.ledger.blocks == 0) {
     return error(Kind::kInvalid,
@@ -170,7 +181,8 @@ Result<PlannerLimits> planner_limits(Stage& stage, const NodeOptions& options) {
   limits.steps_max = std::min(pipeline->depth(), 2U);
   limits.vocab = info.vocab;
   if (limits.sequences_max == 0 || limits.steps_max == 0) {
-    return error(Kind::kInvalid, "the stage allows no rows, segments, sampled rows or un-waited commits");
+    return error(Kind::kInvalid,
+                 "the stage allows no rows, segments, sampled rows or un-waited commits");
   }
   return limits;
 }
@@ -179,7 +191,8 @@ CoordinatorHandle spawn_coordinator(caf::actor_system& system,
                                     const NodeConfig& config,
                                     const PlannerLimits& limits,
                                     const DeviceHandle& device) {
-  return system.spawn(coordinator_actor, config.clock, config.options.step_deadline, limits, device);
+  return system.spawn(
+      coordinator_actor, config.clock, config.options.step_deadline, limits, device);
 }
 
 }  // namespace troupe

@@ -1,11 +1,11 @@
-// The device actor: owns a Device and its Stage, keeps the table of tickets, and turns the device's callbacks into messages. It
-// never computes and never waits, but for its end.
+// The device actor: owns a Device and its Stage, keeps the table of tickets, and turns the device's
+// callbacks into messages. It never computes and never waits, but for its end.
+#include "actors/protocol.h"
+
 #include <chrono>
 #include <map>
 #include <string>
 #include <utility>
-
-#include "actors/protocol.h"
 
 namespace troupe {
 
@@ -24,7 +24,8 @@ struct DeviceState {
   DeviceState& operator=(const DeviceState&) = delete;
   ~DeviceState() {
     if (pipeline != nullptr && !open.empty() && !pipeline->sync_pending(kEndPatience)) {
-      // Work that hangs may still write to the stage's memory, so it is left behind rather than freed under it.
+      // Work that hangs may still write to the stage's memory, so it is left behind rather than
+      // freed under it.
       static_cast<void>(stage.release());
       static_cast<void>(device.release());
     }
@@ -67,15 +68,18 @@ DeviceHandle::behavior_type device_actor(DeviceHandle::stateful_pointer<DeviceSt
   state.stage = std::move(parts->stage);
   state.pipeline = state.stage->executable().query<AsyncPipeline>();
   // Weak: a callback must not keep a dead actor, and with it a dead actor system, alive.
-  state.pipeline->set_completion([weak = caf::weak_actor_ptr(self->ctrl())](const TicketDone& done) {
-    if (const auto actor = caf::actor_cast<caf::actor>(weak)) {
-      caf::anon_send(actor, TicketReport{std::make_shared<const TicketDone>(done)});
-    }
-  });
+  state.pipeline->set_completion(
+      [weak = caf::weak_actor_ptr(self->ctrl())](const TicketDone& done) {
+        if (const auto actor = caf::actor_cast<caf::actor>(weak)) {
+          caf::anon_send(actor, TicketReport{std::make_shared<const TicketDone>(done)});
+        }
+      });
   self->set_exit_handler([self](caf::exit_msg& message) {
     for (auto& [ticket, pending] : self->state.open) {
-      pending.answer.deliver(refused(
-          pending.step, Error{Kind::kDisconnected, "the device is being stopped", std::source_location::current()}));
+      pending.answer.deliver(refused(pending.step,
+                                     Error{Kind::kDisconnected,
+                                           "the device is being stopped",
+                                           std::source_location::current()}));
     }
     self->quit(message.reason);
   });
@@ -103,7 +107,9 @@ DeviceHandle::behavior_type device_actor(DeviceHandle::stateful_pointer<DeviceSt
 
 }  // namespace
 
-DeviceHandle spawn_device(caf::actor_system& system, std::shared_ptr<DeviceParts> parts, bool detached) {
+DeviceHandle spawn_device(caf::actor_system& system,
+                          std::shared_ptr<DeviceParts> parts,
+                          bool detached) {
   return detached ? system.spawn<caf::detached>(device_actor, std::move(parts))
                   : system.spawn(device_actor, std::move(parts));
 }

@@ -1,10 +1,11 @@
-// The gateway: every admitted request from Submit to its last event: seed, text, stop strings, cancellation, statistics.
+// The gateway: every admitted request from Submit to its last event: seed, text, stop strings,
+// cancellation, statistics.
+#include "actors/protocol.h"
+#include "runtime/serve/stop_strings.h"
+
 #include <map>
 #include <string>
 #include <utility>
-
-#include "actors/protocol.h"
-#include "runtime/serve/stop_strings.h"
 
 namespace troupe {
 
@@ -41,14 +42,19 @@ void submit(Self self, const std::shared_ptr<OpenRequest>& open) {
     seed = state.rng.next();
   }
   seed = request.sampling.seed.value_or(seed);
-  Stream stream{open, state.text ? state.text() : nullptr, StopMatcher(request.stop_strings), state.clock->now(), {}};
+  Stream stream{open,
+                state.text ? state.text() : nullptr,
+                StopMatcher(request.stop_strings),
+                state.clock->now(),
+                {}};
   stream.stats.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
   stream.stats.seed = seed;
   state.streams.emplace(open->id(), std::move(stream));
   self->send(state.coordinator, Admit{open->id(), open->request(), seed});
 }
 
-// Text of the tokens, up to a stop string; the event loses the tokens after the one that completed it.
+// Text of the tokens, up to a stop string; the event loses the tokens after the one that completed
+// it.
 void add_text(Stream& stream, RequestEvent& event, bool ends_with_stop_token) {
   if (!stream.text) {
     return;
@@ -62,7 +68,8 @@ void add_text(Stream& stream, RequestEvent& event, bool ends_with_stop_token) {
     }
   }
   // A text that was broken off keeps back what might have become a stop string.
-  if (event.finished && (event.reason == FinishReason::kStop || event.reason == FinishReason::kLength)) {
+  if (event.finished &&
+      (event.reason == FinishReason::kStop || event.reason == FinishReason::kLength)) {
     event.text += stream.matcher.push(stream.text->flush());
     event.text += stream.matcher.flush();
   }
@@ -82,7 +89,8 @@ void pass_on(Self self, const SequenceEvent& news) {
   if (news.failure) {
     event.failure.emplace(*news.failure);
   }
-  add_text(stream, event, news.finished && news.reason == FinishReason::kStop && !event.tokens.empty());
+  add_text(
+      stream, event, news.finished && news.reason == FinishReason::kStop && !event.tokens.empty());
   if (stream.matcher.matched()) {
     if (!event.finished) {
       self->send(state.coordinator, CancelRequest{news.id});
@@ -124,7 +132,9 @@ void end_all(Self self, FinishReason reason, const std::optional<Error>& failure
   }
 }
 
-GatewayHandle::behavior_type gateway_actor(Self self, const NodeConfig& config, const CoordinatorHandle& coordinator) {
+GatewayHandle::behavior_type gateway_actor(Self self,
+                                           const NodeConfig& config,
+                                           const CoordinatorHandle& coordinator) {
   auto& state = self->state;
   state.clock = config.clock;
   state.text = config.text;
@@ -156,7 +166,9 @@ GatewayHandle::behavior_type gateway_actor(Self self, const NodeConfig& config, 
 
 }  // namespace
 
-GatewayHandle spawn_gateway(caf::actor_system& system, const NodeConfig& config, const CoordinatorHandle& coordinator) {
+GatewayHandle spawn_gateway(caf::actor_system& system,
+                            const NodeConfig& config,
+                            const CoordinatorHandle& coordinator) {
   return system.spawn(gateway_actor, config, coordinator);
 }
 

@@ -1,6 +1,9 @@
-// Node over an actor system. A thread of its own makes, keeps and destroys the system, because CAF must be taken down where it
-// was set up, while the node's callers come from any thread.
+// Node over an actor system. A thread of its own makes, keeps and destroys the system, because CAF
+// must be taken down where it was set up, while the node's callers come from any thread.
 #include "actors/node.h"
+
+#include "actors/protocol.h"
+#include "runtime/text/detokenizer.h"
 
 #include <condition_variable>
 #include <mutex>
@@ -9,19 +12,18 @@
 #include <thread>
 #include <utility>
 
-#include "actors/protocol.h"
-#include "runtime/text/detokenizer.h"
-
 namespace troupe {
 
 namespace {
 
-constexpr std::uint32_t kSchedulerThreads = 2;  // gateway and coordinator; devices have threads of their own
+constexpr std::uint32_t kSchedulerThreads =
+    2;  // gateway and coordinator; devices have threads of their own
 constexpr Time kDestructorPatience = std::chrono::seconds(30);
 
 class TokenizerStream final : public TextStream {
  public:
-  explicit TokenizerStream(const std::shared_ptr<const Tokenizer>& tokenizer) : detokenizer_(tokenizer, true) {}
+  explicit TokenizerStream(const std::shared_ptr<const Tokenizer>& tokenizer)
+      : detokenizer_(tokenizer, true) {}
   std::string push(std::uint32_t token) override { return detokenizer_.push(token); }
   std::string flush() override { return detokenizer_.flush(); }
 
@@ -40,7 +42,8 @@ TextStreamFactory text_streams(const Tokenizer* tokenizer) {
 }
 
 std::string milliseconds(Time time) {
-  return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) + " ms";
+  return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) +
+         " ms";
 }
 
 // What the threads of a node share: a value set once that others wait for.
@@ -73,7 +76,8 @@ class Once final {
 
 class NodeImpl final : public Node {
  public:
-  NodeImpl(const NodeConfig& config, const StageInfo& info) : config_(config), vocab_(info.vocab), max_context_(info.max_context) {}
+  NodeImpl(const NodeConfig& config, const StageInfo& info)
+      : config_(config), vocab_(info.vocab), max_context_(info.max_context) {}
   NodeImpl(const NodeImpl&) = delete;
   NodeImpl& operator=(const NodeImpl&) = delete;
   ~NodeImpl() override {
@@ -131,7 +135,8 @@ Status NodeImpl::run(std::shared_ptr<DeviceParts> parts) try {
   }
   started_.set({});
   static_cast<void>(supervisor_ended_.wait(std::nullopt));
-  config_.gate->close(Error{Kind::kDisconnected, "the node's actors have ended", std::source_location::current()});
+  config_.gate->close(
+      Error{Kind::kDisconnected, "the node's actors have ended", std::source_location::current()});
   std::optional<NodeActors> actors;
   {
     const std::lock_guard lock(mutex_);
@@ -150,16 +155,17 @@ Status NodeImpl::run(std::shared_ptr<DeviceParts> parts) try {
 Result<RequestId> NodeImpl::submit(Request request, RequestSink sink) {
   TROUPE_TRY(check_request(request, vocab_, max_context_));
   if (!request.stop_strings.empty() && !config_.text) {
-    return error(Kind::kInvalid, "stop strings need a tokenizer; this node was started without one");
+    return error(Kind::kInvalid,
+                 "stop strings need a tokenizer; this node was started without one");
   }
   // Under the gate's lock actors_ is set: the gate is closed before the supervisor ends.
-  return submit_request(std::move(request), std::move(sink), config_.gate,
-                        [this](std::shared_ptr<OpenRequest> open) {
-                          const std::lock_guard lock(mutex_);
-                          if (actors_) {
-                            caf::anon_send(actors_->gateway, Submit{std::move(open)});
-                          }
-                        });
+  return submit_request(
+      std::move(request), std::move(sink), config_.gate, [this](std::shared_ptr<OpenRequest> open) {
+        const std::lock_guard lock(mutex_);
+        if (actors_) {
+          caf::anon_send(actors_->gateway, Submit{std::move(open)});
+        }
+      });
 }
 
 void NodeImpl::cancel(RequestId id) {
@@ -176,21 +182,25 @@ Result<NodeStatus> NodeImpl::status(Time deadline) {
     if (!actors_) {
       return error(Kind::kDisconnected, "the node has been stopped");
     }
-    caf::anon_send(actors_->coordinator, QueryStatus{[answer](const NodeStatus& status) { answer->set(status); }});
+    caf::anon_send(actors_->coordinator,
+                   QueryStatus{[answer](const NodeStatus& status) { answer->set(status); }});
   }
   if (const auto status = answer->wait(deadline)) {
     return *status;
   }
-  return error(Kind::kOverloaded, "the stage coordinator did not answer within " + milliseconds(deadline));
+  return error(Kind::kOverloaded,
+               "the stage coordinator did not answer within " + milliseconds(deadline));
 }
 
 Status NodeImpl::drain(Time deadline) {
-  config_.gate->close(Error{Kind::kOverloaded, "the node is draining and takes no more requests",
+  config_.gate->close(Error{Kind::kOverloaded,
+                            "the node is draining and takes no more requests",
                             std::source_location::current()});
   const Time begin = config_.clock->now();
   const bool empty = config_.gate->wait_empty(deadline);
   const std::uint32_t left = config_.gate->inside();
-  TROUPE_TRY(stop(std::max<Time>(deadline - (config_.clock->now() - begin), std::chrono::seconds(1))));
+  TROUPE_TRY(
+      stop(std::max<Time>(deadline - (config_.clock->now() - begin), std::chrono::seconds(1))));
   if (!empty) {
     return error(Kind::kOverloaded,
                  std::to_string(left) + " requests had not ended within " + milliseconds(deadline) +
@@ -200,7 +210,8 @@ Status NodeImpl::drain(Time deadline) {
 }
 
 Status NodeImpl::stop(Time deadline) {
-  config_.gate->close(Error{Kind::kOverloaded, "the node has been stopped", std::source_location::current()});
+  config_.gate->close(
+      Error{Kind::kOverloaded, "the node has been stopped", std::source_location::current()});
   {
     const std::lock_guard lock(mutex_);
     if (actors_) {

@@ -1,8 +1,9 @@
-// The supervisor: watches the actors of a node, tells the others when one dies, stops them in order.
+// The supervisor: watches the actors of a node, tells the others when one dies, stops them in
+// order.
+#include "actors/protocol.h"
+
 #include <string>
 #include <utility>
-
-#include "actors/protocol.h"
 
 namespace troupe {
 
@@ -30,8 +31,8 @@ static_assert(!std::is_aggregate_v<SupervisorState>);
 
 using Self = SupervisorHandle::stateful_pointer<SupervisorState>;
 
-// The first of the living is told to go; its death brings the next. A client hears of the end before its step is dropped, and
-// the device goes last because steps of others may still run on it.
+// The first of the living is told to go; its death brings the next. A client hears of the end
+// before its step is dropped, and the device goes last because steps of others may still run on it.
 void stop_next(Self self) {
   auto& state = self->state;
   if (state.gateway) {
@@ -46,7 +47,8 @@ void stop_next(Self self) {
 }
 
 Error died(Self self, const char* who, const caf::error& reason) {
-  return {Kind::kDisconnected, std::string("the ") + who + " actor died: " + self->system().render(reason),
+  return {Kind::kDisconnected,
+          std::string("the ") + who + " actor died: " + self->system().render(reason),
           std::source_location::current()};
 }
 
@@ -72,7 +74,9 @@ void handle_down(Self self, const caf::down_msg& down) {
   }
 }
 
-SupervisorHandle::behavior_type supervisor_actor(Self self, const NodeConfig& config, const NodeActors& actors) {
+SupervisorHandle::behavior_type supervisor_actor(Self self,
+                                                 const NodeConfig& config,
+                                                 const NodeActors& actors) {
   auto& state = self->state;
   state.device = actors.device;
   state.coordinator = actors.coordinator;
@@ -96,11 +100,15 @@ SupervisorHandle::behavior_type supervisor_actor(Self self, const NodeConfig& co
 
 }  // namespace
 
-SupervisorHandle spawn_supervisor(caf::actor_system& system, const NodeConfig& config, const NodeActors& actors) {
+SupervisorHandle spawn_supervisor(caf::actor_system& system,
+                                  const NodeConfig& config,
+                                  const NodeActors& actors) {
   return system.spawn(supervisor_actor, config, actors);
 }
 
-Result<NodeActors> spawn_node(caf::actor_system& system, std::shared_ptr<DeviceParts> parts, const NodeConfig& config) {
+Result<NodeActors> spawn_node(caf::actor_system& system,
+                              std::shared_ptr<DeviceParts> parts,
+                              const NodeConfig& config) {
   TROUPE_ASSIGN(const auto limits, planner_limits(*parts->stage, config.options));
   NodeActors actors;
   actors.device = spawn_device(system, std::move(parts), config.detached_device);

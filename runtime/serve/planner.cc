@@ -18,7 +18,8 @@ TokenOutput output_of(const SampleResult& result) {
   TokenOutput output;
   output.token = static_cast<std::uint32_t>(result.token);
   output.logprob = result.logprob;
-  output.top.assign(result.top.begin(), result.top.begin() + std::min(result.top_count, kTopLogprobs));
+  output.top.assign(result.top.begin(),
+                    result.top.begin() + std::min(result.top_count, kTopLogprobs));
   return output;
 }
 
@@ -26,24 +27,32 @@ bool contains(const std::vector<std::uint32_t>& tokens, std::uint32_t token) {
   return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
 }
 
-std::string text(RequestId id) { return "request " + std::to_string(id.value); }
+std::string text(RequestId id) {
+  return "request " + std::to_string(id.value);
+}
 
 }  // namespace
 
-StepPlanner::StepPlanner(const PlannerLimits& limits) : limits_(limits), pages_(limits.pages, 1), blocks_(limits.blocks) {
-  TROUPE_CHECK(limits.pages >= 2 && limits.blocks > 0 && limits.step_rows_max > 0 && limits.sequences_max > 0 &&
-                   limits.sequences_max <= limits.step_rows_max && limits.steps_max > 0 && limits.attempts_max > 0,
+StepPlanner::StepPlanner(const PlannerLimits& limits)
+    : limits_(limits), pages_(limits.pages, 1), blocks_(limits.blocks) {
+  TROUPE_CHECK(limits.pages >= 2 && limits.blocks > 0 && limits.step_rows_max > 0 &&
+                   limits.sequences_max > 0 && limits.sequences_max <= limits.step_rows_max &&
+                   limits.steps_max > 0 && limits.attempts_max > 0,
                "limits are positive and every running sequence has room for a row");
 }
 
-Status StepPlanner::add(RequestId id, std::shared_ptr<const Request> request, std::uint64_t seed, Time now) {
+Status StepPlanner::add(RequestId id,
+                        std::shared_ptr<const Request> request,
+                        std::uint64_t seed,
+                        Time now) {
   TROUPE_CHECK(request != nullptr && !sequences_.contains(id), "a request is added once");
   // The last token that is generated is never run, so it takes no room.
   const std::uint64_t tokens = request->prompt.size() + request->max_tokens - 1;
   if (blocks_for(tokens) > blocks_.size()) {
     return error(Kind::kInvalid,
                  text(id) + " needs " + std::to_string(blocks_for(tokens)) + " KV blocks for " +
-                     std::to_string(tokens) + " tokens; there are " + std::to_string(blocks_.size()) + " (" +
+                     std::to_string(tokens) + " tokens; there are " +
+                     std::to_string(blocks_.size()) + " (" +
                      std::to_string(std::uint64_t{blocks_.size()} * kBlockTokens) +
                      " tokens): shorten the prompt or max_tokens, or give more memory");
   }
@@ -61,16 +70,19 @@ Status StepPlanner::add(RequestId id, std::shared_ptr<const Request> request, st
   return {};
 }
 
-// ---- planning -----------------------------------------------------------------------------------------------------------------
+// ---- planning -----------------------------------------------------------------------------------
 
-bool StepPlanner::may_plan() const { return away_.empty() || (last_full_ && away_.size() < limits_.steps_max); }
+bool StepPlanner::may_plan() const {
+  return away_.empty() || (last_full_ && away_.size() < limits_.steps_max);
+}
 
 StepPlan StepPlanner::plan(Time now) {
   StepPlan plan;
   if (!may_plan()) {
     return plan;
   }
-  // Growing may preempt younger sequences, which then are not in running_ any more: hence the copy and the second look.
+  // Growing may preempt younger sequences, which then are not in running_ any more: hence the copy
+  // and the second look.
   const std::vector<RequestId> by_age(running_.begin(), running_.end());
   std::set<RequestId> stalled;
   for (const RequestId id : by_age) {
@@ -85,7 +97,8 @@ StepPlan StepPlanner::plan(Time now) {
     for (const RequestId id : running_) {
       Sequence& sequence = sequences_.at(id);
       const auto rows_left = limits_.step_rows_max - static_cast<std::uint32_t>(plan.tokens.size());
-      if (!sequence.away && !stalled.contains(id) && rows_left > 0 && (sequence.remaining() > 1) == prompts) {
+      if (!sequence.away && !stalled.contains(id) && rows_left > 0 &&
+          (sequence.remaining() > 1) == prompts) {
         add_segment(plan, away, sequence, rows_left, now);
       }
     }
@@ -129,7 +142,9 @@ void StepPlanner::admit_waiting() {
 
 bool StepPlanner::admit(Sequence& sequence) {
   const std::uint32_t needed = blocks_for(sequence.tokens.size());
-  if (spare_pages() == 0 || blocks_.free_count() < needed) {
+  // A block is left to everyone who runs: else the newcomer's prompt would soon be thrown out again
+  // by their growth.
+  if (spare_pages() == 0 || blocks_.free_count() < needed + running_.size()) {
     return false;
   }
   for (std::uint32_t i = 0; i < needed; ++i) {
@@ -173,7 +188,8 @@ void StepPlanner::preempt(Sequence& sequence) {
   ++preemptions_;
 }
 
-void StepPlanner::add_segment(StepPlan& plan, Away& away, Sequence& sequence, std::uint32_t rows_left, Time now) {
+void StepPlanner::add_segment(
+    StepPlan& plan, Away& away, Sequence& sequence, std::uint32_t rows_left, Time now) {
   std::uint32_t rows = std::min(sequence.remaining(), rows_left);
   const bool alone = sequence.page && pages_.references(*sequence.page) == 1;
   // Without a spare page a prompt advances one row at a time in place, rather than not at all.
@@ -204,7 +220,8 @@ void StepPlanner::add_segment(StepPlan& plan, Away& away, Sequence& sequence, st
   }
   const bool sampled = rows == sequence.remaining();
   if (sampled) {
-    plan.sampled.push_back({static_cast<std::uint32_t>(plan.tokens.size() - 1), sample_params(sequence, plan.values)});
+    plan.sampled.push_back(
+        {static_cast<std::uint32_t>(plan.tokens.size() - 1), sample_params(sequence, plan.values)});
   }
   away.members.push_back({sequence.id, rows, write_page, in_place, sampled});
 }
@@ -219,43 +236,48 @@ void StepPlanner::add_block_table(StepPlan& plan, const Away& away) const {
   plan.blocks.resize(width * away.members.size());
   for (std::size_t row = 0; row < away.members.size(); ++row) {
     const auto& held = sequences_.at(away.members[row].id).blocks;
-    std::copy_n(held.begin(), std::min(width, held.size()),
+    std::copy_n(held.begin(),
+                std::min(width, held.size()),
                 plan.blocks.begin() + static_cast<std::ptrdiff_t>(row * width));
   }
 }
 
-// Nothing is away and nothing can be planned: only quarantined slots can bring this about. Ends the oldest, so that the others
-// get a chance: waiting longer helps nobody.
+// Nothing is away and nothing can be planned: only quarantined slots can bring this about. Ends the
+// oldest, so that the others get a chance: waiting longer helps nobody.
 bool StepPlanner::end_stuck() {
   if (!away_.empty() || sequences_.empty()) {
     return false;
   }
   Sequence& oldest = sequences_.begin()->second;
-  finish(oldest, FinishReason::kError,
+  finish(oldest,
+         FinishReason::kError,
          Error{Kind::kInternal,
                text(oldest.id) + " can't go on: it needs a page and " +
                    std::to_string(blocks_for(oldest.tokens.size())) + " KV blocks; free are " +
-                   std::to_string(pages_.free_count()) + " pages and " + std::to_string(blocks_.free_count()) +
-                   " blocks, quarantined " + std::to_string(pages_.quarantined_count()) + " and " +
+                   std::to_string(pages_.free_count()) + " pages and " +
+                   std::to_string(blocks_.free_count()) + " blocks, quarantined " +
+                   std::to_string(pages_.quarantined_count()) + " and " +
                    std::to_string(blocks_.quarantined_count()),
                std::source_location::current()},
          {});
   return true;
 }
 
-// ---- what came back -----------------------------------------------------------------------------------------------------------
+// ---- what came back -----------------------------------------------------------------------------
 
 Status StepPlanner::complete(StepId step, std::span<const SampleResult> results) {
   const auto found = away_.find(step);
   if (found == away_.end()) {
-    return error(Kind::kInvalid, "step " + std::to_string(step.value) + " is not away: its completion is stale");
+    return error(Kind::kInvalid,
+                 "step " + std::to_string(step.value) + " is not away: its completion is stale");
   }
   if (found->second.sampled != results.size()) {
-    return fail(step, Error{Kind::kInternal,
-                            "step " + std::to_string(step.value) + " came back with " +
-                                std::to_string(results.size()) + " results for " +
-                                std::to_string(found->second.sampled) + " sampled rows",
-                            std::source_location::current()});
+    return fail(step,
+                Error{Kind::kInternal,
+                      "step " + std::to_string(step.value) + " came back with " +
+                          std::to_string(results.size()) + " results for " +
+                          std::to_string(found->second.sampled) + " sampled rows",
+                      std::source_location::current()});
   }
   const Away away = std::move(found->second);
   away_.erase(found);
@@ -279,8 +301,10 @@ void StepPlanner::advance(Sequence& sequence, const Member& member, const Sample
   if (sequence.cancelled) {
     finish(sequence, FinishReason::kCancelled, {}, {});
   } else if (!balanced) {
-    finish(sequence, FinishReason::kError,
-           Error{Kind::kInternal, text(sequence.id) + " lost a state page; see the count of imbalances",
+    finish(sequence,
+           FinishReason::kError,
+           Error{Kind::kInternal,
+                 text(sequence.id) + " lost a state page; see the count of imbalances",
                  std::source_location::current()},
            {});
   } else if (result != nullptr) {
@@ -290,10 +314,12 @@ void StepPlanner::advance(Sequence& sequence, const Member& member, const Sample
 
 void StepPlanner::emit(Sequence& sequence, const SampleResult& result) {
   if (result.token < 0 || static_cast<std::uint32_t>(result.token) >= limits_.vocab) {
-    finish(sequence, FinishReason::kError,
+    finish(sequence,
+           FinishReason::kError,
            Error{Kind::kInternal,
-                 text(sequence.id) + " sampled token " + std::to_string(result.token) + "; the vocabulary has " +
-                     std::to_string(limits_.vocab) + ": the logits may hold no number",
+                 text(sequence.id) + " sampled token " + std::to_string(result.token) +
+                     "; the vocabulary has " + std::to_string(limits_.vocab) +
+                     ": the logits may hold no number",
                  std::source_location::current()},
            {});
     return;
@@ -321,7 +347,8 @@ void StepPlanner::emit(Sequence& sequence, const SampleResult& result) {
 Status StepPlanner::fail(StepId step, const Error& why) {
   const auto found = away_.find(step);
   if (found == away_.end()) {
-    return error(Kind::kInvalid, "step " + std::to_string(step.value) + " is not away: its failure is stale");
+    return error(Kind::kInvalid,
+                 "step " + std::to_string(step.value) + " is not away: its failure is stale");
   }
   const Away away = std::move(found->second);
   away_.erase(found);
@@ -342,9 +369,11 @@ void StepPlanner::retry(Sequence& sequence, const Member& member, const Error& w
   }
   ++sequence.attempts;
   if (!balanced || sequence.attempts >= limits_.attempts_max) {
-    finish(sequence, FinishReason::kError,
-           Error{why.kind, text(sequence.id) + " failed " + std::to_string(sequence.attempts) +
-                               " times, the last time with: " + why.message,
+    finish(sequence,
+           FinishReason::kError,
+           Error{why.kind,
+                 text(sequence.id) + " failed " + std::to_string(sequence.attempts) +
+                     " times, the last time with: " + why.message,
                  why.where},
            {});
     return;
@@ -386,11 +415,14 @@ void StepPlanner::abort(const Error& why) {
   check_if_checked();
 }
 
-// ---- holdings -----------------------------------------------------------------------------------------------------------------
+// ---- holdings -----------------------------------------------------------------------------------
 
-bool StepPlanner::release(PageRef page) { return pages_.release(page).has_value(); }
+bool StepPlanner::release(PageRef page) {
+  return pages_.release(page).has_value();
+}
 
-// Gives everything back and queues the sequence again; its tokens and seed say all that is needed to recompute the rest.
+// Gives everything back and queues the sequence again; its tokens and seed say all that is needed
+// to recompute the rest.
 void StepPlanner::drop_state(Sequence& sequence) {
   if (sequence.page) {
     static_cast<void>(release(*std::exchange(sequence.page, std::nullopt)));
@@ -418,60 +450,6 @@ void StepPlanner::finish(Sequence& sequence,
                      .preemptions = sequence.preemptions,
                      .first_step = sequence.first_step});
   sequences_.erase(RequestId{sequence.id});
-}
-
-PlannerStatus StepPlanner::status() const {
-  return {.steps = last_step_.value,
-          .waiting = static_cast<std::uint32_t>(waiting_.size()),
-          .running = static_cast<std::uint32_t>(running_.size()),
-          .steps_away = static_cast<std::uint32_t>(away_.size()),
-          .pages_used = pages_.used_count(),
-          .blocks_used = blocks_.used_count(),
-          .imbalances = pages_.imbalances() + blocks_.imbalances(),
-          .preemptions = preemptions_,
-          .failed_steps = failed_steps_};
-}
-
-Status StepPlanner::check() const {
-  TROUPE_TRY(pages_.check_conservation());
-  TROUPE_TRY(blocks_.check_conservation());
-  std::map<PageRef, std::uint32_t> pages;
-  std::map<BlockRef, std::uint32_t> blocks;
-  for (const auto& [id, sequence] : sequences_) {
-    if (sequence.page) {
-      ++pages[*sequence.page];
-    }
-    for (const BlockRef block : sequence.blocks) {
-      ++blocks[block];
-    }
-    if (waiting_.contains(id) == running_.contains(id)) {
-      return error(Kind::kInternal, text(id) + " is neither waiting nor running, or both");
-    }
-  }
-  for (const auto& [step, away] : away_) {
-    for (const Member& member : away.members) {
-      pages[member.write_page] += member.in_place ? 0 : 1;
-    }
-  }
-  const auto adds_up = [](const auto& held, const auto& pool) {
-    return held.size() == pool.used_count() && std::all_of(held.begin(), held.end(), [&pool](const auto& entry) {
-             return pool.references(entry.first) == entry.second;
-           });
-  };
-  if (!adds_up(pages, pages_) || !adds_up(blocks, blocks_)) {
-    return error(Kind::kInternal,
-                 "the sequences hold " + std::to_string(pages.size()) + " pages and " +
-                     std::to_string(blocks.size()) + " blocks, the pools say " +
-                     std::to_string(pages_.used_count()) + " and " + std::to_string(blocks_.used_count()));
-  }
-  return {};
-}
-
-void StepPlanner::check_if_checked() const {
-#ifdef TROUPE_CHECKED
-  const Status balance = check();
-  TROUPE_CHECK(balance.has_value(), balance.error().message);
-#endif
 }
 
 }  // namespace troupe

@@ -1,25 +1,23 @@
-// StepPlanner: decides which rows the next step has and which pages and blocks they use. It is the one owner of both pools'
-// book-keeping and of every admitted sequence of a stage. Owned by one stage coordinator; one thread; a value machine: time
-// comes in as a parameter, nothing is waited for. What it has to tell collects in take_events().
+// StepPlanner: decides which rows the next step has and which pages and blocks they use. It is the
+// one owner of both pools' book-keeping and of every admitted sequence of a stage. Owned by one
+// stage coordinator; one thread; a value machine: time comes in as a parameter, nothing is waited
+// for. What it has to tell collects in take_events().
 //
-// SL-1: a sequence is in at most one step that has not come back; its page and blocks stay held until then, cancelled or not.
-// SL-2: older sequences go first (RequestId is the age). A sequence takes blocks only from younger ones, and one that was
-//       resumed is spared until it has emitted a token. It holds the blocks for that from its admission on, so the oldest
-//       sequence always advances and every sequence ends (decision D12).
-// SL-3: a page is written in place only by a one-row segment that holds the page's only reference (decision D1). When such a
-//       step fails the sequence is recomputed from its tokens; any other one is replayed from its read page.
-// SL-4: pages and blocks add up after every call (check()); in checked builds a violation ends the process, else the pool
-//       counts it, quarantines the slot, and the sequence ends with kInternal.
-// SL-5: a second step is planned while one is away only when that one was full: otherwise the batch would fall apart into
-//       halves that read the weights twice.
+// SL-1: a sequence is in at most one step that has not come back; its page and blocks stay held
+//       until then, cancelled or not.
+// SL-2: older sequences go first (RequestId is the age). A sequence takes blocks only from
+//       younger ones, and one that was resumed is spared until it has emitted a token. It holds the
+//       blocks for that from its admission on, so the oldest sequence always advances and every
+//       sequence ends (decision D12).
+// SL-3: a page is written in place only by a one-row segment that holds the page's only
+//       reference (decision D1). When such a step fails the sequence is recomputed from its tokens;
+//       any other one is replayed from its read page.
+// SL-4: pages and blocks add up after every call (check()); in checked builds a violation ends
+//       the process, else the pool counts it, quarantines the slot, and the sequence ends with
+//       kInternal.
+// SL-5: a second step is planned while one is away only when that one was full: otherwise the
+//       batch would fall apart into halves that read the weights twice.
 #pragma once
-
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <set>
-#include <span>
-#include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/base/ids.h"
@@ -29,16 +27,26 @@
 #include "runtime/serve/step.h"
 #include "runtime/state/slot_pool.h"
 
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
 namespace troupe {
 
 struct PlannerLimits {
   std::uint32_t pages = 0;          // state pages, the zero page included; at least 2
   std::uint32_t blocks = 0;         // KV blocks
   std::uint32_t step_rows_max = 0;  // rows of a step
-  std::uint32_t sequences_max = 0;  // sequences that run at once, at most the rows, segments and sampled rows of a step
-  std::uint32_t steps_max = 2;      // steps away at once
-  std::uint32_t attempts_max = 3;   // failed steps in a row that a sequence survives but the last
-  std::uint32_t vocab = 0;          // sampled ids are below
+  std::uint32_t sequences_max =
+      0;  // sequences that run at once, at most the rows, segments and sampled rows of a step
+  std::uint32_t steps_max = 2;     // steps away at once
+  std::uint32_t attempts_max = 3;  // failed steps in a row that a sequence survives but the last
+  std::uint32_t vocab = 0;         // sampled ids are below
 };
 
 struct PlannerStatus {
@@ -57,7 +65,8 @@ class StepPlanner final {
  public:
   explicit StepPlanner(const PlannerLimits& limits);  // REQUIRES: every limit positive, pages >= 2
 
-  // Queues a checked request (check_request). kInvalid, with the arithmetic, when the pools could never hold it.
+  // Queues a checked request (check_request). kInvalid, with the arithmetic, when the pools could
+  // never hold it.
   Status add(RequestId id, std::shared_ptr<const Request> request, std::uint64_t seed, Time now);
 
   // The next step, or an empty one when nothing can be done now. O(sequences + rows + block table).
@@ -75,7 +84,8 @@ class StepPlanner final {
   [[nodiscard]] std::vector<SequenceEvent> take_events() { return std::exchange(events_, {}); }
   [[nodiscard]] PlannerStatus status() const;
   [[nodiscard]] bool idle() const { return sequences_.empty(); }
-  // Recounts both pools against the sequences' holdings. kInternal names what does not add up. O(pools).
+  // Recounts both pools against the sequences' holdings. kInternal names what does not add up.
+  // O(pools).
   [[nodiscard]] Status check() const;
 
  private:
@@ -97,7 +107,8 @@ class StepPlanner final {
   [[nodiscard]] bool grow(Sequence& sequence);
   [[nodiscard]] Sequence* youngest_victim(RequestId older_than);
   void preempt(Sequence& sequence);
-  void add_segment(StepPlan& plan, Away& away, Sequence& sequence, std::uint32_t rows_left, Time now);
+  void add_segment(
+      StepPlan& plan, Away& away, Sequence& sequence, std::uint32_t rows_left, Time now);
   void add_block_table(StepPlan& plan, const Away& away) const;
   [[nodiscard]] bool end_stuck();
 
@@ -106,7 +117,10 @@ class StepPlanner final {
   void retry(Sequence& sequence, const Member& member, const Error& why);
   void drop_state(Sequence& sequence);
   [[nodiscard]] bool release(PageRef page);
-  void finish(Sequence& sequence, FinishReason reason, std::optional<Error> failure, std::vector<TokenOutput> tokens);
+  void finish(Sequence& sequence,
+              FinishReason reason,
+              std::optional<Error> failure,
+              std::vector<TokenOutput> tokens);
   [[nodiscard]] std::uint32_t spare_pages() const;
   void check_if_checked() const;
 

@@ -20,7 +20,8 @@ std::string number(double value) {
 Status check_range(const char* what, double value, double low, double high) {
   if (!(value >= low && value <= high)) {  // refuses a NaN too
     return error(Kind::kInvalid,
-                 std::string(what) + " is " + number(value) + "; allowed is " + number(low) + " to " + number(high));
+                 std::string(what) + " is " + number(value) + "; allowed is " + number(low) +
+                     " to " + number(high));
   }
   return {};
 }
@@ -28,7 +29,8 @@ Status check_range(const char* what, double value, double low, double high) {
 Status check_positive(const char* what, double value, double high) {
   if (!(value > 0 && value <= high)) {
     return error(Kind::kInvalid,
-                 std::string(what) + " is " + number(value) + "; allowed is more than 0, up to " + number(high));
+                 std::string(what) + " is " + number(value) + "; allowed is more than 0, up to " +
+                     number(high));
   }
   return {};
 }
@@ -36,7 +38,8 @@ Status check_positive(const char* what, double value, double high) {
 Status check_token(const std::string& what, std::uint32_t token, std::uint32_t vocab) {
   if (token >= vocab) {
     return error(Kind::kInvalid,
-                 what + " is " + std::to_string(token) + "; the vocabulary has ids 0 to " + std::to_string(vocab - 1));
+                 what + " is " + std::to_string(token) + "; the vocabulary has ids 0 to " +
+                     std::to_string(vocab - 1));
   }
   return {};
 }
@@ -45,9 +48,12 @@ Status check_sampling(const SamplingParams& sampling, std::uint32_t vocab) {
   TROUPE_TRY(check_range("temperature", static_cast<double>(sampling.temperature), 0, 100));
   TROUPE_TRY(check_positive("top_p", static_cast<double>(sampling.top_p), 1));
   TROUPE_TRY(check_range("min_p", static_cast<double>(sampling.min_p), 0, 1));
-  TROUPE_TRY(check_positive("repetition_penalty", static_cast<double>(sampling.repetition_penalty), 100));
-  TROUPE_TRY(check_range("presence_penalty", static_cast<double>(sampling.presence_penalty), -2, 2));
-  TROUPE_TRY(check_range("frequency_penalty", static_cast<double>(sampling.frequency_penalty), -2, 2));
+  TROUPE_TRY(
+      check_positive("repetition_penalty", static_cast<double>(sampling.repetition_penalty), 100));
+  TROUPE_TRY(
+      check_range("presence_penalty", static_cast<double>(sampling.presence_penalty), -2, 2));
+  TROUPE_TRY(
+      check_range("frequency_penalty", static_cast<double>(sampling.frequency_penalty), -2, 2));
   std::set<std::uint32_t> biased;
   for (const auto& [token, bias] : sampling.logit_bias) {
     TROUPE_TRY(check_token("a token of logit_bias", token, vocab));
@@ -101,9 +107,9 @@ Status check_request(const Request& request, std::uint32_t vocab, std::uint32_t 
   const std::uint64_t total = std::uint64_t{request.prompt.size()} + request.max_tokens;
   if (total > max_context) {
     return error(Kind::kInvalid,
-                 "the prompt's " + std::to_string(request.prompt.size()) + " tokens and max_tokens " +
-                     std::to_string(request.max_tokens) + " make " + std::to_string(total) + "; the context holds " +
-                     std::to_string(max_context));
+                 "the prompt's " + std::to_string(request.prompt.size()) +
+                     " tokens and max_tokens " + std::to_string(request.max_tokens) + " make " +
+                     std::to_string(total) + "; the context holds " + std::to_string(max_context));
   }
   for (std::size_t i = 0; i < request.prompt.size(); ++i) {
     if (request.prompt[i] >= vocab) {

@@ -1,8 +1,9 @@
 // Request: what a client asked, as a plain value, and what it gets back. Immutable once admitted.
 //
 // RQ-1: every admitted request ends exactly once: one RequestEvent with `finished` set per
-// choice-less request, nothing after. RQ-2: events of one request arrive in order; the tokens of
-// all its events together are the answer.
+//       choice-less request, nothing after.
+// RQ-2: events of one request arrive in order; the tokens of all its events together are the
+//       answer.
 #pragma once
 
 #include "kernels/ops.h"

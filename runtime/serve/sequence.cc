@@ -6,7 +6,9 @@ namespace troupe {
 
 namespace {
 
-std::uint32_t end_of(const std::vector<TokenValue>& values) { return static_cast<std::uint32_t>(values.size()); }
+std::uint32_t end_of(const std::vector<TokenValue>& values) {
+  return static_cast<std::uint32_t>(values.size());
+}
 
 }  // namespace
 
@@ -46,7 +48,8 @@ SampleParams sample_params(const Sequence& sequence, std::vector<TokenValue>& va
     values.push_back({token, bias});
   }
   to.bias_end = end_of(values);
-  std::sort(values.begin() + to.bias_begin, values.end(),
+  std::sort(values.begin() + to.bias_begin,
+            values.end(),
             [](const TokenValue& a, const TokenValue& b) { return a.token < b.token; });
   return to;
 }

@@ -1,18 +1,18 @@
-// Sequence: what the planner knows about one admitted request: its tokens, how many of them the state covers, and what it
-// holds of the pools. Part of the planner; no thread of its own.
+// Sequence: what the planner knows about one admitted request: its tokens, how many of them the
+// state covers, and what it holds of the pools. Part of the planner; no thread of its own.
 #pragma once
-
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
-#include <vector>
 
 #include "kernels/ops.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/sources.h"
 #include "runtime/serve/request.h"
 #include "runtime/state/slot_pool.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
 
 namespace troupe {
 
@@ -25,10 +25,11 @@ struct Sequence {
   std::uint32_t computed = 0;         // of them, the first ones that page and blocks cover
   std::optional<PageRef> page;        // absent at the start: the zero page
   std::vector<BlockRef> blocks;
-  std::optional<StepId> away;         // the step that it is in
+  std::optional<StepId> away;  // the step that it is in
 
   std::map<std::uint32_t, std::uint32_t> counts;  // generated token -> occurrences
-  std::vector<std::uint32_t> prompt_set;          // distinct prompt tokens, ascending; only with a repetition penalty
+  std::vector<std::uint32_t>
+      prompt_set;  // distinct prompt tokens, ascending; only with a repetition penalty
 
   bool cancelled = false;
   bool spared = false;         // resumed and has emitted no token since: not to be preempted
@@ -37,7 +38,9 @@ struct Sequence {
   std::uint32_t preemptions = 0;
   Time first_step{0};
 
-  [[nodiscard]] std::uint32_t remaining() const { return static_cast<std::uint32_t>(tokens.size()) - computed; }
+  [[nodiscard]] std::uint32_t remaining() const {
+    return static_cast<std::uint32_t>(tokens.size()) - computed;
+  }
   [[nodiscard]] std::uint32_t generated() const {
     return static_cast<std::uint32_t>(tokens.size() - request->prompt.size());
   }
@@ -47,8 +50,9 @@ struct Sequence {
   return static_cast<std::uint32_t>((token_count + kBlockTokens - 1) / kBlockTokens);
 }
 
-// The sampling parameters of the sequence's next token. Appends its sparse lists to `values`, ascending by token; the prompt's
-// list leaves out tokens that are in the generated list, so that no token is penalised twice.
+// The sampling parameters of the sequence's next token. Appends its sparse lists to `values`,
+// ascending by token; the prompt's list leaves out tokens that are in the generated list, so that
+// no token is penalised twice.
 [[nodiscard]] SampleParams sample_params(const Sequence& sequence, std::vector<TokenValue>& values);
 
 }  // namespace troupe

@@ -1,10 +1,6 @@
-// Step: one pass of the batch as plain values: what the planner asks of the devices and what it tells about the sequences.
-// Immutable once planned; any thread.
+// Step: one pass of the batch as plain values: what the planner asks of the devices and what it
+// tells about the sequences. Immutable once planned; any thread.
 #pragma once
-
-#include <cstdint>
-#include <optional>
-#include <vector>
 
 #include "kernels/ops.h"
 #include "runtime/base/error.h"
@@ -13,6 +9,10 @@
 #include "runtime/program/executable.h"
 #include "runtime/serve/request.h"
 #include "runtime/state/slot_pool.h"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace troupe {
 

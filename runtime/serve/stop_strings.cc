@@ -50,6 +50,8 @@ std::string StopMatcher::push(std::string_view piece) {
   return out;
 }
 
-std::string StopMatcher::flush() { return matched_ ? std::string() : std::exchange(held_, {}); }
+std::string StopMatcher::flush() {
+  return matched_ ? std::string() : std::exchange(held_, {});
+}
 
 }  // namespace troupe

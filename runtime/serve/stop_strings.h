@@ -1,8 +1,8 @@
-// StopMatcher: finds stop strings in a text that arrives in pieces, and holds back what might become one. Owned by one
-// request of the gateway; one thread.
+// StopMatcher: finds stop strings in a text that arrives in pieces, and holds back what might
+// become one. Owned by one request of the gateway; one thread.
 //
-// ST-1: how the text is cut into pieces does not change the answer: it ends at the first byte that completes a stop string,
-//       and the longest one completed there is cut off.
+// ST-1: how the text is cut into pieces does not change the answer: it ends at the first byte
+//       that completes a stop string, and the longest one completed there is cut off.
 // ST-2: as long as pieces and stop strings are whole code points, so is every text given out.
 #pragma once
 
@@ -17,7 +17,8 @@ class StopMatcher final {
  public:
   explicit StopMatcher(const std::vector<std::string>& stops);  // REQUIRES: none is empty
 
-  // Text that may be given out now. After a match: what stood before the stop string, then nothing for ever.
+  // Text that may be given out now. After a match: what stood before the stop string, then nothing
+  // for ever.
   [[nodiscard]] std::string push(std::string_view piece);
   // The end of the text: what was held back.
   [[nodiscard]] std::string flush();
@@ -26,8 +27,9 @@ class StopMatcher final {
  private:
   struct Pattern {
     std::string text;
-    std::vector<std::size_t> border;  // of every prefix: length of its longest proper prefix that is also its suffix
-    std::size_t state = 0;            // bytes matched at the end of the text so far
+    std::vector<std::size_t>
+        border;  // of every prefix: length of its longest proper prefix that is also its suffix
+    std::size_t state = 0;  // bytes matched at the end of the text so far
   };
 
   std::vector<Pattern> patterns_;

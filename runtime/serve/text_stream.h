@@ -1,5 +1,6 @@
-// TextStream: turns the tokens of one answer into text as they come. The seam between the gateway and the tokenizer, so that
-// serving can be tested without one. Owned by one request of the gateway; one thread.
+// TextStream: turns the tokens of one answer into text as they come. The seam between the gateway
+// and the tokenizer, so that serving can be tested without one. Owned by one request of the
+// gateway; one thread.
 #pragma once
 
 #include <cstdint>

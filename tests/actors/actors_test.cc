@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include "tests/world/sim_node.h"
+
+#include <gtest/gtest.h>
 
 namespace troupe {
 namespace {
@@ -12,8 +12,12 @@ using std::chrono::seconds;
 // A node under the seeded scheduler whose steps take a millisecond.
 class ActorsTest : public ::testing::Test {
  protected:
-  SimNode& start(FakeStageOptions stage = {}, NodeOptions options = {}, TextStreamFactory text = {}) {
-    stage.defer = [this](std::function<void()> work) { scheduler_.at(milliseconds(1), std::move(work)); };
+  SimNode& start(FakeStageOptions stage = {},
+                 NodeOptions options = {},
+                 TextStreamFactory text = {}) {
+    stage.defer = [this](std::function<void()> work) {
+      scheduler_.at(milliseconds(1), std::move(work));
+    };
     options.step_deadline = seconds(2);
     node_.emplace(scheduler_, stage, options, std::move(text));
     return *node_;
@@ -29,7 +33,9 @@ class ActorsTest : public ::testing::Test {
     made.max_tokens = max_tokens;
     return made;
   }
-  static caf::strong_actor_ptr pointer(const auto& handle) { return caf::actor_cast<caf::strong_actor_ptr>(handle); }
+  static caf::strong_actor_ptr pointer(const auto& handle) {
+    return caf::actor_cast<caf::strong_actor_ptr>(handle);
+  }
 
   SimScheduler scheduler_{1};
   std::optional<SimNode> node_;
@@ -61,13 +67,16 @@ TEST_F(ActorsTest, DrawASeedOnlyForRequestsWithoutOne) {
   ASSERT_TRUE(finish());
   EXPECT_NE(node.told[drawn].last.stats.seed, 0U);
   EXPECT_EQ(node.told[given].last.stats.seed, 77U);
-  EXPECT_EQ(node.told[drawn].tokens, fake_answer(sampled, node.told[drawn].last.stats.seed, 64).tokens);
+  EXPECT_EQ(node.told[drawn].tokens,
+            fake_answer(sampled, node.told[drawn].last.stats.seed, 64).tokens);
   EXPECT_EQ(node.told[given].tokens, fake_answer(sampled, 77, 64).tokens);
 }
 
 TEST_F(ActorsTest, EndARequestOnceAlthoughTheDeviceFailsAStep) {
   FakeStageOptions stage;
-  stage.fault = [](TicketId ticket) { return ticket.value == 3 ? FakeFault::kFail : FakeFault::kNone; };
+  stage.fault = [](TicketId ticket) {
+    return ticket.value == 3 ? FakeFault::kFail : FakeFault::kNone;
+  };
   SimNode& node = start(stage);
 
   const RequestId id = node.submit(request()).value();
@@ -169,7 +178,9 @@ TEST_F(ActorsTest, LeaveTheStopTokenOutOfTheText) {
 
 TEST_F(ActorsTest, CountASilentDeviceAsLostAfterTheDeadline) {
   FakeStageOptions stage;
-  stage.fault = [](TicketId ticket) { return ticket.value == 2 ? FakeFault::kSilent : FakeFault::kNone; };
+  stage.fault = [](TicketId ticket) {
+    return ticket.value == 2 ? FakeFault::kSilent : FakeFault::kNone;
+  };
   SimNode& node = start(stage);
   const RequestId id = node.submit(request()).value();
   const RequestId waiting = node.submit(request()).value();
@@ -177,7 +188,8 @@ TEST_F(ActorsTest, CountASilentDeviceAsLostAfterTheDeadline) {
   ASSERT_TRUE(finish());
   EXPECT_EQ(node.told[id].last.failure->kind, Kind::kDisconnected);
   EXPECT_EQ(node.told[waiting].last.failure->kind, Kind::kDisconnected);
-  EXPECT_NE(node.told[id].last.failure->message.find("did not answer for step 2 within 2000 ms"), std::string::npos)
+  EXPECT_NE(node.told[id].last.failure->message.find("did not answer for step 2 within 2000 ms"),
+            std::string::npos)
       << node.told[id].last.failure->message;
   scheduler_.run_for(milliseconds(1));
   EXPECT_EQ(node.submit(request()).error().kind, Kind::kDisconnected);
@@ -211,7 +223,8 @@ TEST_F(ActorsTest, EndWhatRunsAndTakeNothingNewWhileDraining) {
 
   node.close_gate();
 
-  EXPECT_EQ(node.submit(request()).error().message, "the node is draining and takes no more requests");
+  EXPECT_EQ(node.submit(request()).error().message,
+            "the node is draining and takes no more requests");
   ASSERT_TRUE(finish());
   EXPECT_EQ(node.told[id].last.reason, FinishReason::kLength);
 }

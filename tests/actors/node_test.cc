@@ -1,14 +1,14 @@
 #include "actors/node.h"
 
+#include "tests/support/fake_stage.h"
+
+#include <gtest/gtest.h>
+
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <thread>
 #include <vector>
-
-#include <gtest/gtest.h>
-
-#include "tests/support/fake_stage.h"
 
 namespace troupe {
 namespace {
@@ -155,7 +155,8 @@ TEST(Node, StartsAndStopsFiftyTimesWithWorkInFlight) {
       EXPECT_TRUE(stopped) << stopped.error().message;
     }
     node.reset();
-    ASSERT_EQ(bench.inbox.end_count(), 2 * (i + 1)) << "every request has ended when the node is gone";
+    ASSERT_EQ(bench.inbox.end_count(), 2 * (i + 1))
+        << "every request has ended when the node is gone";
   }
 }
 
@@ -216,10 +217,12 @@ TEST(Node, RefusesBadRequestsAndStopStringsWithoutATokenizer) {
 
 TEST(Node, SaysWhatIsWrongWithItsOptions) {
   SteadyClock clock;
-  const auto node = Node::start(make_fake_device(), make_fake_stage({}), nullptr, clock, {.sequences_max = 0});
+  const auto node =
+      Node::start(make_fake_device(), make_fake_stage({}), nullptr, clock, {.sequences_max = 0});
 
   ASSERT_FALSE(node);
-  EXPECT_EQ(node.error().message, "sequences_max, step_rows_max, queue_max and step_deadline must be positive");
+  EXPECT_EQ(node.error().message,
+            "sequences_max, step_rows_max, queue_max and step_deadline must be positive");
 }
 
 }  // namespace

@@ -1,5 +1,11 @@
-// Driver: plays coordinator and device around a StepPlanner for its tests, with a FakeStage that runs at once.
+// Driver: plays coordinator and device around a StepPlanner for its tests, with a FakeStage that
+// runs at once.
 #pragma once
+
+#include "runtime/serve/planner.h"
+#include "tests/support/fake_stage.h"
+
+#include <gtest/gtest.h>
 
 #include <deque>
 #include <map>
@@ -7,15 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include <gtest/gtest.h>
-
-#include "runtime/serve/planner.h"
-#include "tests/support/fake_stage.h"
-
 namespace troupe {
 
 struct DriverOptions {
-  std::uint32_t pages = 9, blocks = 16, step_rows_max = 8, sequences_max = 4, steps_max = 2, vocab = 64;
+  std::uint32_t pages = 9, blocks = 16, step_rows_max = 8, sequences_max = 4, steps_max = 2,
+                vocab = 64;
 };
 
 class Driver {
@@ -29,21 +31,23 @@ class Driver {
                  .attempts_max = 3,
                  .vocab = options.vocab}),
         options_(options),
-        stage(make_fake_stage({.pages = options.pages,
-                               .blocks = options.blocks,
-                               .contexts = 4,
-                               .max_rows = options.step_rows_max,
-                               .max_segments = options.sequences_max,
-                               .vocab = options.vocab,
-                               .max_context = 0,
-                               .defer = [this](std::function<void()> work) { deferred_.push_back(std::move(work)); },
-                               .fault = [this](TicketId) { return std::exchange(next_fault, FakeFault::kNone); }})),
+        stage(make_fake_stage(
+            {.pages = options.pages,
+             .blocks = options.blocks,
+             .contexts = 4,
+             .max_rows = options.step_rows_max,
+             .max_segments = options.sequences_max,
+             .vocab = options.vocab,
+             .max_context = 0,
+             .defer = [this](std::function<void()> work) { deferred_.push_back(std::move(work)); },
+             .fault = [this](TicketId) { return std::exchange(next_fault, FakeFault::kNone); }})),
         pipeline_(stage->executable().query<AsyncPipeline>()) {}
 
   RequestId add(Request request, std::uint64_t seed = 1) {
     const RequestId id{++last_};
     requests.emplace(id, std::make_pair(request, seed));
-    EXPECT_TRUE(planner.add(id, std::make_shared<const Request>(std::move(request)), seed, Time{0}));
+    EXPECT_TRUE(
+        planner.add(id, std::make_shared<const Request>(std::move(request)), seed, Time{0}));
     return id;
   }
 
@@ -86,7 +90,8 @@ class Driver {
     const Status balance = planner.check();
     EXPECT_TRUE(balance) << balance.error().message;
     for (auto& event : planner.take_events()) {
-      EXPECT_FALSE(ends.contains(event.id)) << "news of request " << event.id.value << " after its end";
+      EXPECT_FALSE(ends.contains(event.id))
+          << "news of request " << event.id.value << " after its end";
       for (const auto& output : event.tokens) {
         tokens[event.id].push_back(output.token);
       }
@@ -133,7 +138,9 @@ class Driver {
 };
 
 // `length` tokens that depend on `salt`.
-inline Request prompt_request(std::uint32_t length, std::uint32_t max_tokens, std::uint32_t salt = 0) {
+inline Request prompt_request(std::uint32_t length,
+                              std::uint32_t max_tokens,
+                              std::uint32_t salt = 0) {
   Request request;
   for (std::uint32_t i = 0; i < length; ++i) {
     request.prompt.push_back((i * 7 + salt * 13 + 3) % 64);

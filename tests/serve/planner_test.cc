@@ -1,8 +1,8 @@
 #include "runtime/serve/planner.h"
 
-#include <gtest/gtest.h>
-
 #include "tests/serve/driver.h"
+
+#include <gtest/gtest.h>
 
 namespace troupe {
 namespace {
@@ -16,7 +16,8 @@ TEST(Planner, AnswersOneRequestTokenByToken) {
   driver.run();
 
   driver.expect_answer(id);
-  EXPECT_EQ(driver.planner.status().steps, 10U) << "one step for the prompt and its token, nine for the others";
+  EXPECT_EQ(driver.planner.status().steps, 10U)
+      << "one step for the prompt and its token, nine for the others";
   driver.expect_idle();
 }
 
@@ -141,13 +142,14 @@ TEST(Planner, PreemptsTheYoungestWhenBlocksRunOut) {
 TEST(Planner, RefusesWhatTheBlocksCanNeverHold) {
   Driver driver({.blocks = 2});
 
-  const Status status =
-      driver.planner.add(RequestId{9}, std::make_shared<const Request>(prompt_request(100, 30)), 1, Time{0});
+  const Status status = driver.planner.add(
+      RequestId{9}, std::make_shared<const Request>(prompt_request(100, 30)), 1, Time{0});
 
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().kind, Kind::kInvalid);
   EXPECT_EQ(status.error().message,
-            "request 9 needs 3 KV blocks for 129 tokens; there are 2 (128 tokens): shorten the prompt or max_tokens, or "
+            "request 9 needs 3 KV blocks for 129 tokens; there are 2 (128 tokens): shorten the "
+            "prompt or max_tokens, or "
             "give more memory");
   EXPECT_TRUE(driver.planner.idle());
 }
@@ -215,7 +217,7 @@ TEST(Planner, EndsASequenceAfterThreeFailedSteps) {
 
   ASSERT_TRUE(driver.ends.contains(id));
   EXPECT_EQ(driver.ends.at(id).reason, FinishReason::kError);
-  EXPECT_EQ(driver.ends.at(id).failure->message, 
+  EXPECT_EQ(driver.ends.at(id).failure->message,
             "request 1 failed 3 times, the last time with: the fake device failed as asked");
   driver.expect_idle();
 }
@@ -228,9 +230,11 @@ TEST(Planner, RefusesCompletionsOfStepsThatAreNotAway) {
   driver.land();
 
   const std::vector<SampleResult> results(1);
-  EXPECT_EQ(driver.planner.complete(step, results).error().message, "step 1 is not away: its completion is stale");
+  EXPECT_EQ(driver.planner.complete(step, results).error().message,
+            "step 1 is not away: its completion is stale");
   EXPECT_EQ(driver.planner.complete(StepId{99}, results).error().kind, Kind::kInvalid);
-  EXPECT_EQ(driver.planner.fail(step, kBroken).error().message, "step 1 is not away: its failure is stale");
+  EXPECT_EQ(driver.planner.fail(step, kBroken).error().message,
+            "step 1 is not away: its failure is stale");
   driver.run();
   driver.expect_idle();
 }
@@ -346,7 +350,8 @@ TEST(Planner, AbortsEverythingWhenTheDeviceIsLost) {
   driver.expect_idle();
 }
 
-// Random operations by seed; Driver::collect checks conservation and the end of every event stream after each.
+// Random operations by seed; Driver::collect checks conservation and the end of every event stream
+// after each.
 class PlannerProperty : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(PlannerProperty, AnswersEveryRequestAsTheOracleWhateverHappens) {

@@ -1,11 +1,11 @@
 #include "runtime/serve/stop_strings.h"
 
-#include <string>
-#include <vector>
+#include "runtime/base/sources.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/base/sources.h"
+#include <string>
+#include <vector>
 
 namespace troupe {
 namespace {

@@ -1,5 +1,8 @@
 #include "tests/support/fake_stage.h"
 
+#include "runtime/serve/step.h"
+#include "tests/support/fake_token.h"
+
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -8,49 +11,11 @@
 #include <set>
 #include <utility>
 
-#include "runtime/serve/step.h"
-
 namespace troupe {
 
 namespace {
 
-constexpr std::uint64_t kEmptyHistory = 0x9e3779b97f4a7c15ULL;
 constexpr std::uint64_t kGarbage = 0xbadbadbadbadULL;
-
-std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
-  hash ^= value + 0x632be59bd9b4e019ULL;
-  hash *= 0xff51afd7ed558ccdULL;
-  return hash ^ (hash >> 32);
-}
-
-std::uint64_t bits(float value) { return std::uint64_t{std::bit_cast<std::uint32_t>(value)}; }
-
-using Values = std::span<const TokenValue>;
-
-// The next token after a history, from exactly the parameters that a sampler would use.
-std::uint32_t next_token(std::uint64_t history, std::uint32_t position, const SampleParams& params, Values values,
-                         std::uint32_t vocab) {
-  std::uint64_t hash = history;
-  for (const float value : {params.temperature, params.top_p, params.min_p, params.repetition_penalty,
-                            params.presence_penalty, params.frequency_penalty}) {
-    hash = mix(hash, bits(value));
-  }
-  hash = mix(hash, params.top_k);
-  if (params.temperature > 0) {
-    hash = mix(mix(mix(hash, params.key), params.choice), position);
-  }
-  const std::array<std::pair<std::uint32_t, std::uint32_t>, 3> lists{
-      {{params.prompt_begin, params.prompt_end},
-       {params.generated_begin, params.generated_end},
-       {params.bias_begin, params.bias_end}}};
-  for (const auto& [begin, end] : lists) {
-    hash = mix(hash, end - begin);
-    for (std::uint32_t i = begin; i < end; ++i) {
-      hash = mix(mix(hash, values[i].token), bits(values[i].value));
-    }
-  }
-  return static_cast<std::uint32_t>(hash % vocab);
-}
 
 struct Page {
   std::uint32_t generation = 0;
@@ -75,7 +40,7 @@ class Core {
  public:
   explicit Core(const FakeStageOptions& options)
       : options_(options), pages_(options.pages), blocks_(options.blocks) {
-    pages_[0].hash = kEmptyHistory;
+    pages_[0].hash = kFakeEmptyHistory;
   }
 
   Result<TicketId> commit(const StepInputs& inputs);
@@ -107,7 +72,9 @@ class Core {
   void poison(const Ticket& ticket);
   std::uint64_t history(const StepPlan& step, const SegmentInput& segment);
   Block& block(const StepPlan& step, const SegmentInput& segment, std::uint32_t position);
-  void violate(std::string what) { violations_.push_back("ticket " + std::to_string(running_) + ": " + std::move(what)); }
+  void violate(std::string what) {
+    violations_.push_back("ticket " + std::to_string(running_) + ": " + std::move(what));
+  }
 
   FakeStageOptions options_;
   mutable std::mutex mutex_;
@@ -127,12 +94,13 @@ Status Core::check_shape(const StepInputs& in) const {
   std::size_t rows = 0;
   for (const auto& segment : in.segments) {
     rows += segment.rows;
-    if (segment.rows == 0 || (segment.block_row + 1) * std::size_t{in.block_width} > in.blocks.size()) {
+    if (segment.rows == 0 ||
+        (segment.block_row + 1) * std::size_t{in.block_width} > in.blocks.size()) {
       return error(Kind::kInvalid, "a segment without rows or without a row in the block table");
     }
   }
-  if (rows == 0 || rows > options_.max_rows || rows != in.tokens.size() || rows != in.write_pages.size() ||
-      in.segments.size() > options_.max_segments) {
+  if (rows == 0 || rows > options_.max_rows || rows != in.tokens.size() ||
+      rows != in.write_pages.size() || in.segments.size() > options_.max_segments) {
     return error(Kind::kInvalid, "the step's sizes do not fit: " + std::to_string(rows) + " rows");
   }
   for (std::size_t i = 0; i < in.sampled.size(); ++i) {
@@ -174,12 +142,14 @@ void Core::check_aliases(const StepInputs& in) {
   for (const auto& [id, other] : tickets_) {
     for (const PageRef ref : other.step.write_pages) {
       if (!other.done && (read.contains(ref.index) || written.contains(ref.index))) {
-        violate("page " + std::to_string(ref.index) + " is still written by ticket " + std::to_string(id));
+        violate("page " + std::to_string(ref.index) + " is still written by ticket " +
+                std::to_string(id));
       }
     }
     for (const auto& segment : other.step.segments) {
       if (!other.done && written.contains(segment.read_page.index)) {
-        violate("page " + std::to_string(segment.read_page.index) + " is still read by ticket " + std::to_string(id));
+        violate("page " + std::to_string(segment.read_page.index) + " is still read by ticket " +
+                std::to_string(id));
       }
     }
   }
@@ -279,7 +249,8 @@ void Core::spoil(const Ticket& ticket) {
 }
 
 Block& Core::block(const StepPlan& step, const SegmentInput& segment, std::uint32_t position) {
-  const std::size_t entry = std::size_t{segment.block_row} * step.block_width + position / kBlockTokens;
+  const std::size_t entry =
+      std::size_t{segment.block_row} * step.block_width + position / kBlockTokens;
   const BlockRef ref = step.blocks.at(entry);
   Block& found = blocks_.at(ref.index);
   if (ref.generation < found.generation) {
@@ -291,17 +262,21 @@ Block& Core::block(const StepPlan& step, const SegmentInput& segment, std::uint3
   return found;
 }
 
-// The hash of the tokens before the segment as its blocks hold them; its read page must hold the same.
+// The hash of the tokens before the segment as its blocks hold them; its read page must hold the
+// same.
 std::uint64_t Core::history(const StepPlan& step, const SegmentInput& segment) {
-  std::uint64_t hash = kEmptyHistory;
+  std::uint64_t hash = kFakeEmptyHistory;
   const auto length = static_cast<std::uint32_t>(segment.first_position);
   for (std::uint32_t position = 0; position < length; ++position) {
-    hash = mix(hash, static_cast<std::uint64_t>(block(step, segment, position).tokens[position % kBlockTokens]));
+    hash = fake_mix(
+        hash,
+        static_cast<std::uint64_t>(block(step, segment, position).tokens[position % kBlockTokens]));
   }
   const Page& page = pages_[segment.read_page.index];
-  if (page.generation != segment.read_page.generation || page.length != length || page.hash != hash) {
-    violate("page " + std::to_string(segment.read_page.index) + " does not hold the " + std::to_string(length) +
-            " tokens before the segment");
+  if (page.generation != segment.read_page.generation || page.length != length ||
+      page.hash != hash) {
+    violate("page " + std::to_string(segment.read_page.index) + " does not hold the " +
+            std::to_string(length) + " tokens before the segment");
   }
   return page.hash;
 }
@@ -313,20 +288,23 @@ void Core::run_segment(Ticket& ticket, const SegmentInput& segment, std::uint32_
     const std::uint32_t row = first_row + i;
     const std::uint32_t position = static_cast<std::uint32_t>(segment.first_position) + i;
     const auto token = static_cast<std::uint64_t>(step.tokens[row]);
-    hash = mix(hash, token);
-    block(step, segment, position).tokens[position % kBlockTokens] = static_cast<std::int64_t>(token);
+    hash = fake_mix(hash, token);
+    block(step, segment, position).tokens[position % kBlockTokens] =
+        static_cast<std::int64_t>(token);
     if (const PageRef ref = step.write_pages[row]; ref.index != kNoPage) {
       if (ref == segment.read_page && segment.rows != 1) {
         violate("page " + std::to_string(ref.index) + " is written in place by several rows");
       }
       pages_[ref.index] = {ref.generation, hash, position + 1};
     }
-    const auto sampled = std::find_if(step.sampled.begin(), step.sampled.end(),
-                                      [row](const SampledInput& input) { return input.row == row; });
+    const auto sampled =
+        std::find_if(step.sampled.begin(), step.sampled.end(), [row](const SampledInput& input) {
+          return input.row == row;
+        });
     if (sampled != step.sampled.end()) {
       SampleResult result;
       result.token = static_cast<std::int32_t>(
-          next_token(hash, position, sampled->params, step.values, options_.vocab));
+          fake_token(hash, position, sampled->params, step.values, options_.vocab));
       ticket.results.push_back(result);
     }
   }
@@ -363,7 +341,8 @@ class FakeStageImpl final : public FakeStage, private Executable, private AsyncP
     info_.max_rows = options.max_rows;
     info_.max_segments = info_.max_sampled = options.max_segments;
     info_.vocab = options.vocab;
-    info_.max_context = options.max_context != 0 ? options.max_context : options.blocks * kBlockTokens;
+    info_.max_context =
+        options.max_context != 0 ? options.max_context : options.blocks * kBlockTokens;
   }
   ~FakeStageImpl() override { core_->close(); }
 
@@ -374,14 +353,21 @@ class FakeStageImpl final : public FakeStage, private Executable, private AsyncP
   std::uint64_t tickets() const override { return core_->last(); }
 
  private:
-  static tl::unexpected<Error> none() { return error(Kind::kUnsupported, "the fake stage has no parameters"); }
+  static tl::unexpected<Error> none() {
+    return error(Kind::kUnsupported, "the fake stage has no parameters");
+  }
   Status set_param(std::string_view, std::span<const float>) override { return none(); }
-  Status set_param_typed(std::string_view, std::span<const std::byte>, DType) override { return none(); }
+  Status set_param_typed(std::string_view, std::span<const std::byte>, DType) override {
+    return none();
+  }
   Status finalize_params() override { return {}; }
   Result<StepOutputs> run_raw(const StepInputs&) override { return none(); }
   Result<std::vector<OwnedTensor>> run(std::span<const NamedTensor>) override { return none(); }
-  Result<std::vector<OwnedTensor>> run_slots(std::span<const NamedTensor>) override { return none(); }
-  Result<std::vector<OwnedTensor>> run_typed(std::span<const NamedTensor>, std::span<const TensorSpec>) override {
+  Result<std::vector<OwnedTensor>> run_slots(std::span<const NamedTensor>) override {
+    return none();
+  }
+  Result<std::vector<OwnedTensor>> run_typed(std::span<const NamedTensor>,
+                                             std::span<const TensorSpec>) override {
     return none();
   }
   void* find_interface(InterfaceId id) override {
@@ -389,7 +375,9 @@ class FakeStageImpl final : public FakeStage, private Executable, private AsyncP
   }
 
   std::uint32_t depth() const override { return core_->options().contexts; }
-  void set_completion(std::function<void(const TicketDone&)> done) override { core_->set_completion(std::move(done)); }
+  void set_completion(std::function<void(const TicketDone&)> done) override {
+    core_->set_completion(std::move(done));
+  }
   Result<TicketId> commit_no_wait(const StepInputs& inputs) override {
     auto ticket = core_->commit(inputs);
     if (ticket && core_->options().defer) {
@@ -405,7 +393,9 @@ class FakeStageImpl final : public FakeStage, private Executable, private AsyncP
   }
   Result<StepOutputs> outputs(TicketId ticket) override { return core_->outputs(ticket); }
   Status release(TicketId ticket) override { return core_->release(ticket); }
-  Status sync_pending(Time) override { return {}; }  // deferred work may come at any time: it finds the core closed
+  Status sync_pending(Time) override {
+    return {};
+  }  // deferred work may come at any time: it finds the core closed
   std::vector<Pipelined> run_pipelined(std::span<const StepInputs>) override { return {}; }
 
   std::shared_ptr<Core> core_;
@@ -420,7 +410,9 @@ class FakeDevice final : public Device {
   Result<std::unique_ptr<Buffer>> allocate(std::size_t, const std::string& purpose) override {
     return error(Kind::kUnsupported, "the fake device has no memory for " + purpose);
   }
-  Status submit(const Work&) override { return error(Kind::kUnsupported, "the fake device runs nothing"); }
+  Status submit(const Work&) override {
+    return error(Kind::kUnsupported, "the fake device runs nothing");
+  }
   void parallel_for(std::size_t count, const std::function<void(std::size_t)>& f) override {
     for (std::size_t i = 0; i < count; ++i) {
       f(i);
@@ -440,60 +432,8 @@ std::unique_ptr<FakeStage> make_fake_stage(const FakeStageOptions& options) {
   return std::make_unique<FakeStageImpl>(options);
 }
 
-std::unique_ptr<Device> make_fake_device() { return std::make_unique<FakeDevice>(); }
-
-FakeAnswer fake_answer(const Request& request, std::uint64_t seed, std::uint32_t vocab) {
-  const SamplingParams& from = request.sampling;
-  std::uint64_t hash = kEmptyHistory;
-  for (const std::uint32_t token : request.prompt) {
-    hash = mix(hash, token);
-  }
-  auto position = static_cast<std::uint32_t>(request.prompt.size() - 1);
-  std::map<std::uint32_t, float> counts;
-  FakeAnswer answer;
-  while (answer.tokens.size() < request.max_tokens) {
-    // Built from the request here, on purpose not by the planner's own function.
-    std::vector<TokenValue> values;
-    SampleParams params;
-    params.temperature = from.temperature;
-    params.top_k = from.top_k;
-    params.top_p = from.top_p;
-    params.min_p = from.min_p;
-    params.repetition_penalty = from.repetition_penalty;
-    params.presence_penalty = from.presence_penalty;
-    params.frequency_penalty = from.frequency_penalty;
-    params.key = seed;
-    params.choice = request.choice;
-    if (from.repetition_penalty != 1) {
-      for (const std::uint32_t token : std::set<std::uint32_t>(request.prompt.begin(), request.prompt.end())) {
-        if (!counts.contains(token)) {
-          values.push_back({token, 1});
-        }
-      }
-    }
-    params.prompt_end = params.generated_begin = static_cast<std::uint32_t>(values.size());
-    if (from.repetition_penalty != 1 || from.presence_penalty != 0 || from.frequency_penalty != 0) {
-      for (const auto& [token, count] : counts) {
-        values.push_back({token, count});
-      }
-    }
-    params.generated_end = params.bias_begin = static_cast<std::uint32_t>(values.size());
-    for (const auto& [token, bias] : std::map<std::uint32_t, float>(from.logit_bias.begin(), from.logit_bias.end())) {
-      values.push_back({token, bias});
-    }
-    params.bias_end = static_cast<std::uint32_t>(values.size());
-    const std::uint32_t token = next_token(hash, position, params, values, vocab);
-    answer.tokens.push_back(token);
-    if (!request.ignore_stop_tokens &&
-        std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) != request.stop_tokens.end()) {
-      answer.reason = FinishReason::kStop;
-      break;
-    }
-    counts[token] += 1;
-    hash = mix(hash, token);
-    ++position;
-  }
-  return answer;
+std::unique_ptr<Device> make_fake_device() {
+  return std::make_unique<FakeDevice>();
 }
 
 }  // namespace troupe

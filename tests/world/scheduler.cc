@@ -1,13 +1,13 @@
 #include "tests/world/scheduler.h"
 
-#include <algorithm>
-#include <cstdlib>
-#include <cxxabi.h>
+#include "runtime/base/error.h"
 
 #include <caf/all.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
 
-#include "runtime/base/error.h"
+#include <algorithm>
+#include <cstdlib>
+#include <cxxabi.h>
 
 namespace troupe {
 
@@ -20,9 +20,12 @@ struct SystemConfig : caf::actor_system_config {
   SystemConfig() { set("scheduler.policy", caf::atom("testing")); }
 };
 
-// CAF keeps its schedule protected; the accessor adds no members, so the cast below changes nothing.
+// CAF keeps its schedule protected; the accessor adds no members, so the cast below changes
+// nothing.
 struct OpenClock : caf::detail::test_actor_clock {
-  static const auto& schedule(const caf::detail::test_actor_clock& clock) { return clock.*(&OpenClock::schedule_); }
+  static const auto& schedule(const caf::detail::test_actor_clock& clock) {
+    return clock.*(&OpenClock::schedule_);
+  }
 };
 
 // The messages' own types have no text form; their names say enough.
@@ -32,8 +35,10 @@ std::string types_of(const caf::type_erased_tuple& content) {
     const auto [number, type] = content.type(i);
     int status = 0;
     const std::unique_ptr<char, void (*)(void*)> plain(
-        type != nullptr ? abi::__cxa_demangle(type->name(), nullptr, nullptr, &status) : nullptr, std::free);
-    names += (i > 0 ? ", " : "") + (plain ? std::string(plain.get()) : "type " + std::to_string(number));
+        type != nullptr ? abi::__cxa_demangle(type->name(), nullptr, nullptr, &status) : nullptr,
+        std::free);
+    names +=
+        (i > 0 ? ", " : "") + (plain ? std::string(plain.get()) : "type " + std::to_string(number));
   }
   return names;
 }
@@ -41,7 +46,9 @@ std::string types_of(const caf::type_erased_tuple& content) {
 }  // namespace
 
 struct SimScheduler::Caf {
-  Caf() : system(config), scheduler(dynamic_cast<caf::scheduler::test_coordinator*>(&system.scheduler())) {
+  Caf()
+      : system(config),
+        scheduler(dynamic_cast<caf::scheduler::test_coordinator*>(&system.scheduler())) {
     TROUPE_CHECK(scheduler != nullptr, "CAF runs its testing scheduler");
     scheduler->clock().current_time += std::chrono::hours(1);  // time zero means "never" to CAF
     start = scheduler->clock().now();
@@ -65,7 +72,9 @@ SimScheduler::~SimScheduler() {
   }
 }
 
-caf::actor_system& SimScheduler::system() { return caf_->system; }
+caf::actor_system& SimScheduler::system() {
+  return caf_->system;
+}
 
 Time SimScheduler::now() const {
   return std::chrono::duration_cast<Time>(caf_->scheduler->clock().now() - caf_->start);
@@ -128,8 +137,9 @@ bool SimScheduler::step() {
 
 bool SimScheduler::fire_next_timer() {
   const auto& schedule = OpenClock::schedule(caf_->scheduler->clock());
-  const bool ours = !timers_.empty() &&
-                    (schedule.empty() || caf_->time(timers_.begin()->first.first) <= schedule.begin()->first);
+  const bool ours =
+      !timers_.empty() &&
+      (schedule.empty() || caf_->time(timers_.begin()->first.first) <= schedule.begin()->first);
   if (!ours) {
     return !schedule.empty() && caf_->scheduler->trigger_timeout();
   }

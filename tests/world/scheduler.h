@@ -1,10 +1,12 @@
-// SimScheduler: an actor system of CAF in one thread, from one seed: which ready actor handles its next message is drawn, and
-// time is virtual: it jumps to the next timer when nobody is ready. The same seed gives the same order of everything, and a
-// hash to prove it.
+// SimScheduler: an actor system of CAF in one thread, from one seed: which ready actor handles its
+// next message is drawn, and time is virtual: it jumps to the next timer when nobody is ready. The
+// same seed gives the same order of everything, and a hash to prove it.
 //
 // SS-1: no thread is started, nothing sleeps; actors must not be spawned detached.
 // SS-2: the hash covers every handled message (actor, its count, virtual time) and every note().
 #pragma once
+
+#include "runtime/base/sources.h"
 
 #include <cstdint>
 #include <deque>
@@ -13,8 +15,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-
-#include "runtime/base/sources.h"
 
 namespace caf {
 class actor_system;
@@ -44,7 +44,9 @@ class SimScheduler final {
   void note(const std::string& what);
   [[nodiscard]] std::uint64_t trace_hash() const { return hash_; }
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
-  [[nodiscard]] const std::deque<std::string>& trace() const { return trace_; }  // with keep_trace: the last lines
+  [[nodiscard]] const std::deque<std::string>& trace() const {
+    return trace_;
+  }  // with keep_trace: the last lines
 
  private:
   struct Caf;

@@ -17,7 +17,9 @@ class Letters final : public TextStream {
 
 }  // namespace
 
-char letter(std::uint32_t token) { return static_cast<char>('a' + token % 26); }
+char letter(std::uint32_t token) {
+  return static_cast<char>('a' + token % 26);
+}
 
 TextStreamFactory letters() {
   return [] { return std::make_unique<Letters>(); };
@@ -27,7 +29,8 @@ SimNode::SimNode(SimScheduler& scheduler,
                  const FakeStageOptions& stage,
                  const NodeOptions& options,
                  TextStreamFactory text)
-    : scheduler_(scheduler), gate_(std::make_shared<AdmissionGate>(options.queue_max + options.sequences_max)) {
+    : scheduler_(scheduler),
+      gate_(std::make_shared<AdmissionGate>(options.queue_max + options.sequences_max)) {
   NodeConfig config;
   config.options = options;
   config.clock = &scheduler.clock();
@@ -54,11 +57,15 @@ SimNode::~SimNode() {
 Result<RequestId> SimNode::submit(Request request) {
   Told fresh;
   fresh.request = request;
-  // The id is known only inside the gate, the sink is made before: it learns the id from its events.
-  auto id = submit_request(std::move(request), [this](const RequestEvent& event) { tell(event.id, event); }, gate_,
-                           [this](std::shared_ptr<OpenRequest> open) {
-                             caf::anon_send(actors_.gateway, Submit{std::move(open)});
-                           });
+  // The id is known only inside the gate, the sink is made before: it learns the id from its
+  // events.
+  auto id = submit_request(
+      std::move(request),
+      [this](const RequestEvent& event) { tell(event.id, event); },
+      gate_,
+      [this](std::shared_ptr<OpenRequest> open) {
+        caf::anon_send(actors_.gateway, Submit{std::move(open)});
+      });
   if (id) {
     told[*id].request = std::move(fresh.request);
   }
@@ -76,15 +83,18 @@ void SimNode::tell(RequestId id, const RequestEvent& event) {
   entry.ends += event.finished ? 1 : 0;
   entry.last = event;
   if (event.finished) {
-    scheduler_.note("request " + std::to_string(id.value) + " " + std::string(name(event.reason)) + " after " +
-                    std::to_string(entry.tokens.size()) + " tokens");
+    scheduler_.note("request " + std::to_string(id.value) + " " + std::string(name(event.reason)) +
+                    " after " + std::to_string(entry.tokens.size()) + " tokens");
   }
 }
 
-void SimNode::cancel(RequestId id) { caf::anon_send(actors_.gateway, CancelRequest{id}); }
+void SimNode::cancel(RequestId id) {
+  caf::anon_send(actors_.gateway, CancelRequest{id});
+}
 
 void SimNode::close_gate() {
-  gate_->close(Error{Kind::kOverloaded, "the node is draining and takes no more requests",
+  gate_->close(Error{Kind::kOverloaded,
+                     "the node is draining and takes no more requests",
                      std::source_location::current()});
 }
 
@@ -98,12 +108,14 @@ void SimNode::kill(const caf::strong_actor_ptr& actor) {
 }
 
 bool SimNode::all_told() const {
-  return std::all_of(told.begin(), told.end(), [](const auto& entry) { return entry.second.ends > 0; });
+  return std::all_of(
+      told.begin(), told.end(), [](const auto& entry) { return entry.second.ends > 0; });
 }
 
 std::optional<NodeStatus> SimNode::status() {
   const auto answer = std::make_shared<std::optional<NodeStatus>>();
-  caf::anon_send(actors_.coordinator, QueryStatus{[answer](const NodeStatus& status) { *answer = status; }});
+  caf::anon_send(actors_.coordinator,
+                 QueryStatus{[answer](const NodeStatus& status) { *answer = status; }});
   scheduler_.run_until([answer] { return answer->has_value(); }, std::chrono::seconds(1));
   return *answer;
 }

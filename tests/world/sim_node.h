@@ -1,5 +1,10 @@
-// SimNode: the actors of one node on a SimScheduler, with a fake stage, and a record of what each request was told.
+// SimNode: the actors of one node on a SimScheduler, with a fake stage, and a record of what each
+// request was told.
 #pragma once
+
+#include "actors/protocol.h"
+#include "tests/support/fake_stage.h"
+#include "tests/world/scheduler.h"
 
 #include <cstdint>
 #include <map>
@@ -7,10 +12,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
-#include "actors/protocol.h"
-#include "tests/support/fake_stage.h"
-#include "tests/world/scheduler.h"
 
 namespace troupe {
 
@@ -29,7 +30,10 @@ struct Told {
 
 class SimNode final {
  public:
-  SimNode(SimScheduler& scheduler, const FakeStageOptions& stage, const NodeOptions& options, TextStreamFactory text = {});
+  SimNode(SimScheduler& scheduler,
+          const FakeStageOptions& stage,
+          const NodeOptions& options,
+          TextStreamFactory text = {});
   ~SimNode();  // stops, without which the actor system would wait for ever
   SimNode(const SimNode&) = delete;
   SimNode& operator=(const SimNode&) = delete;

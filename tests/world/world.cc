@@ -1,10 +1,10 @@
 #include "tests/world/world.h"
 
+#include "tests/world/sim_node.h"
+
 #include <algorithm>
 #include <set>
 #include <utility>
-
-#include "tests/world/sim_node.h"
 
 namespace troupe {
 
@@ -17,7 +17,8 @@ std::uint32_t between(Rng& rng, std::uint64_t low, std::uint64_t high) {
   return static_cast<std::uint32_t>(low + rng.below(high - low + 1));
 }
 
-// All that a seed decides beforehand. Each fault is off in most worlds, so that they are met alone as well as together.
+// All that a seed decides beforehand. Each fault is off in most worlds, so that they are met alone
+// as well as together.
 struct Knobs {
   std::uint32_t pages, blocks, contexts, rows, sequences, queue, requests;
   std::uint32_t step_us_max, arrival_us_max;
@@ -48,9 +49,11 @@ struct Knobs {
       out += std::string(out.empty() ? "" : " ") + what + "=" + std::to_string(value);
     };
     add("pages", pages), add("blocks", blocks), add("contexts", contexts), add("rows", rows);
-    add("sequences", sequences), add("queue", queue), add("requests", requests), add("step_us", step_us_max);
+    add("sequences", sequences), add("queue", queue), add("requests", requests),
+        add("step_us", step_us_max);
     add("arrival_us", arrival_us_max), add("fail%", fail_percent), add("twice%", twice_percent);
-    add("cancel%", cancel_percent), add("silent_at", silent_at), add("kill_device_us", kill_device_at_us);
+    add("cancel%", cancel_percent), add("silent_at", silent_at),
+        add("kill_device_us", kill_device_at_us);
     add("stop_us", stop_at_us);
     return out;
   }
@@ -93,7 +96,8 @@ struct Expected {
 Expected expected_of(const Request& request, std::uint64_t seed) {
   Expected expected{fake_answer(request, seed, kVocab), {}};
   auto& tokens = expected.answer.tokens;
-  const std::size_t spoken = tokens.size() - (expected.answer.reason == FinishReason::kStop ? 1 : 0);
+  const std::size_t spoken =
+      tokens.size() - (expected.answer.reason == FinishReason::kStop ? 1 : 0);
   for (std::size_t i = 0; i < spoken; ++i) {
     expected.text += letter(tokens[i]);
     std::size_t cut = 0;
@@ -121,7 +125,8 @@ class World final {
       : options_(options), scheduler_(options.seed, options.keep_trace), knobs_(scheduler_.rng()) {
     outcome_.knobs = knobs_.text();
     if (options.bug != PlantedBug::kNone) {  // a planted bug must be the only one
-      knobs_.fail_percent = knobs_.cancel_percent = knobs_.silent_at = knobs_.kill_device_at_us = knobs_.stop_at_us = 0;
+      knobs_.fail_percent = knobs_.cancel_percent = knobs_.silent_at = knobs_.kill_device_at_us =
+          knobs_.stop_at_us = 0;
     }
     FakeStageOptions stage;
     stage.pages = knobs_.pages;
@@ -149,7 +154,8 @@ class World final {
  private:
   // Runs the oldest ticket later; the stage keeps their order, as a device does.
   void defer(std::function<void()> work) {
-    scheduler_.at(std::chrono::microseconds(between(scheduler_.rng(), 0, knobs_.step_us_max)), std::move(work));
+    scheduler_.at(std::chrono::microseconds(between(scheduler_.rng(), 0, knobs_.step_us_max)),
+                  std::move(work));
   }
   FakeFault fault(TicketId ticket);
   void schedule_clients();
@@ -173,7 +179,8 @@ class World final {
 
 FakeFault World::fault(TicketId ticket) {
   Rng& rng = scheduler_.rng();
-  if (mute_ || ticket.value == knobs_.silent_at || (options_.bug == PlantedBug::kSilence && ticket.value == 1)) {
+  if (mute_ || ticket.value == knobs_.silent_at ||
+      (options_.bug == PlantedBug::kSilence && ticket.value == 1)) {
     return FakeFault::kSilent;
   }
   if (options_.bug == PlantedBug::kWrongToken) {
@@ -206,7 +213,8 @@ void World::arrive() {
 
 void World::schedule_clients() {
   for (std::uint32_t i = 0; i < knobs_.requests; ++i) {
-    scheduler_.at(std::chrono::microseconds(between(scheduler_.rng(), 0, knobs_.arrival_us_max)), [this] { arrive(); });
+    scheduler_.at(std::chrono::microseconds(between(scheduler_.rng(), 0, knobs_.arrival_us_max)),
+                  [this] { arrive(); });
   }
   if (knobs_.kill_device_at_us > 0) {
     scheduler_.at(std::chrono::microseconds(knobs_.kill_device_at_us), [this] {
@@ -248,7 +256,8 @@ void World::check_answer(RequestId id, const Told& told) {
   if (last.reason == FinishReason::kError && !knobs_.faulty()) {
     fail("tokens: " + who + " failed in a world without faults: " + last.failure->message);
   }
-  if (last.reason == FinishReason::kCancelled && !cancelled_.contains(id) && knobs_.stop_at_us == 0) {
+  if (last.reason == FinishReason::kCancelled && !cancelled_.contains(id) &&
+      knobs_.stop_at_us == 0) {
     fail("tokens: " + who + " was cancelled by nobody");
   }
   outcome_.finished += whole ? 1 : 0;
@@ -260,7 +269,8 @@ void World::check_request_ends() {
   for (const auto& [id, told] : node_->told) {
     const std::string who = "request " + std::to_string(id.value);
     if (told.ends == 0) {
-      fail("ends: " + who + " has not ended after " + std::to_string(told.tokens.size()) + " tokens");
+      fail("ends: " + who + " has not ended after " + std::to_string(told.tokens.size()) +
+           " tokens");
       continue;
     }
     if (told.ends != 1 || told.late_events != 0) {
@@ -271,7 +281,8 @@ void World::check_request_ends() {
     check_answer(id, told);
   }
   if (node_->inside() != 0 && node_->all_told()) {
-    fail("once: the gate counts " + std::to_string(node_->inside()) + " requests although all have ended");
+    fail("once: the gate counts " + std::to_string(node_->inside()) +
+         " requests although all have ended");
   }
 }
 
@@ -283,11 +294,13 @@ void World::check_balance() {
     return;  // the coordinator is gone, and the pools with it
   }
   outcome_.preemptions = status->preemptions;
-  if (status->pages_used + status->blocks_used + status->running + status->waiting + status->imbalances != 0) {
+  if (status->pages_used + status->blocks_used + status->running + status->waiting +
+          status->imbalances !=
+      0) {
     fail("balance: with all requests ended " + std::to_string(status->running) + " run, " +
-         std::to_string(status->waiting) + " wait, " + std::to_string(status->pages_used) + " pages and " +
-         std::to_string(status->blocks_used) + " blocks are held, " + std::to_string(status->imbalances) +
-         " imbalances");
+         std::to_string(status->waiting) + " wait, " + std::to_string(status->pages_used) +
+         " pages and " + std::to_string(status->blocks_used) + " blocks are held, " +
+         std::to_string(status->imbalances) + " imbalances");
   }
 }
 
@@ -325,6 +338,8 @@ WorldOutcome World::run() {
 
 }  // namespace
 
-WorldOutcome run_world(const WorldOptions& options) { return World(options).run(); }
+WorldOutcome run_world(const WorldOptions& options) {
+  return World(options).run();
+}
 
 }  // namespace troupe

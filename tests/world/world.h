@@ -1,5 +1,6 @@
-// A world: the actors of a node over a fake stage, clients, and everything that can go wrong, all drawn from one seed and run
-// in one thread. Its checkers say whether the promises held. A failed seed replays exactly.
+// A world: the actors of a node over a fake stage, clients, and everything that can go wrong, all
+// drawn from one seed and run in one thread. Its checkers say whether the promises held. A failed
+// seed replays exactly.
 //
 // Checkers, by the name that a failure starts with:
 //   once     every admitted request ends exactly once and has no event after that (P2)
@@ -18,7 +19,15 @@
 namespace troupe {
 
 // Bugs put in on purpose, one per checker: each must be found.
-enum class PlantedBug : std::uint8_t { kNone, kEndTwice, kWrongToken, kLeak, kSpoilPage, kSilence, kLateEvent };
+enum class PlantedBug : std::uint8_t {
+  kNone,
+  kEndTwice,
+  kWrongToken,
+  kLeak,
+  kSpoilPage,
+  kSilence,
+  kLateEvent
+};
 
 struct WorldOptions {
   std::uint64_t seed = 0;

@@ -1,12 +1,12 @@
-// world_sim --seeds N [--first S] | --seed S [--trace]: runs worlds, prints what failed and how to replay it. Exit code 1 when
-// a promise was broken.
+// world_sim --seeds N [--first S] | --seed S [--trace]: runs worlds, prints what failed and how to
+// replay it. Exit code 1 when a promise was broken.
+#include "tests/world/world.h"
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
-
-#include "tests/world/world.h"
 
 namespace {
 
@@ -47,10 +47,17 @@ std::optional<Arguments> parse(int argc, char** argv) {
 }
 
 void print(std::uint64_t seed, const troupe::WorldOutcome& outcome) {
-  std::printf("seed %llu: %u requests, %u finished, %u cancelled, %u failed, %llu preemptions, %llu messages, hash %016llx\n",
-              static_cast<unsigned long long>(seed), outcome.requests, outcome.finished, outcome.cancelled,
-              outcome.failed, static_cast<unsigned long long>(outcome.preemptions),
-              static_cast<unsigned long long>(outcome.messages), static_cast<unsigned long long>(outcome.trace_hash));
+  std::printf(
+      "seed %llu: %u requests, %u finished, %u cancelled, %u failed, %llu preemptions, %llu "
+      "messages, hash %016llx\n",
+      static_cast<unsigned long long>(seed),
+      outcome.requests,
+      outcome.finished,
+      outcome.cancelled,
+      outcome.failed,
+      static_cast<unsigned long long>(outcome.preemptions),
+      static_cast<unsigned long long>(outcome.messages),
+      static_cast<unsigned long long>(outcome.trace_hash));
   std::printf("  %s\n", outcome.knobs.c_str());
   for (const auto& failure : outcome.failures) {
     std::printf("  FAILED %s\n", failure.c_str());
@@ -77,7 +84,8 @@ int main(int argc, char** argv) {
     }
     if (!outcome.failures.empty()) {
       ++failed;
-      std::printf("  replay: world_sim --seed %llu --trace\n", static_cast<unsigned long long>(seed));
+      std::printf("  replay: world_sim --seed %llu --trace\n",
+                  static_cast<unsigned long long>(seed));
     }
     sum.requests += outcome.requests;
     sum.finished += outcome.finished;
@@ -86,10 +94,17 @@ int main(int argc, char** argv) {
     sum.preemptions += outcome.preemptions;
     sum.messages += outcome.messages;
   }
-  std::printf("%llu worlds, %llu failed: %u requests, %u finished, %u cancelled, %u with errors, %llu preemptions, %llu "
-              "messages\n",
-              static_cast<unsigned long long>(arguments->count), static_cast<unsigned long long>(failed), sum.requests,
-              sum.finished, sum.cancelled, sum.failed, static_cast<unsigned long long>(sum.preemptions),
-              static_cast<unsigned long long>(sum.messages));
+  std::printf(
+      "%llu worlds, %llu failed: %u requests, %u finished, %u cancelled, %u with errors, %llu "
+      "preemptions, %llu "
+      "messages\n",
+      static_cast<unsigned long long>(arguments->count),
+      static_cast<unsigned long long>(failed),
+      sum.requests,
+      sum.finished,
+      sum.cancelled,
+      sum.failed,
+      static_cast<unsigned long long>(sum.preemptions),
+      static_cast<unsigned long long>(sum.messages));
   return failed == 0 ? 0 : 1;
 }
