@@ -2,9 +2,9 @@
 // travel in messages; what is large is behind a shared pointer to a constant. Everything here stays
 // inside one process, so no message is ever serialised.
 //
-//   clients' threads --Submit, CancelRequest--> gateway     sinks are called the other way
-//   gateway --Admit, CancelRequest--> coordinator           coordinator --News, StageLost--> gateway
-//   coordinator --CommitStep--> device                      device --StepDone--> coordinator
+//   clients' threads --Submit, CancelRequest--> gateway; it answers by calling sinks
+//   gateway --Admit, CancelRequest--> coordinator --News, StageLost--> gateway
+//   coordinator --CommitStep--> device --StepDone--> coordinator
 //   supervisor: monitors the three, tells the neighbours of a dead one, stops them in order.
 //
 // AC-1: every request that the gateway was handed ends exactly once, whichever actor dies
