@@ -1,3 +1,5 @@
+#include "deploy/service.h"
+
 #include <cstdio>
 #include <map>
 #include <optional>
@@ -5,18 +7,22 @@
 #include <utility>
 #include <vector>
 
-#include "deploy/service.h"
-
 namespace troupe::deploy {
 namespace {
 
-// Most requests that are with the node at once: it runs 64, the others wait there so that a place is never empty.
+// Most requests that are with the node at once: it runs 64, the others wait there so that a place
+// is never empty.
 constexpr std::size_t kInFlightMax = 128;
 
-// The requests of a file on their way through a session. Lines are printed as soon as all before them are.
+// The requests of a file on their way through a session. Lines are printed as soon as all before
+// them are.
 class FileRun final {
  public:
-  FileRun(const ModelFiles& files, const std::vector<Question>& questions, const RunOptions& run, Service& service, World& world)
+  FileRun(const ModelFiles& files,
+          const std::vector<Question>& questions,
+          const RunOptions& run,
+          Service& service,
+          World& world)
       : files_(files), questions_(questions), run_(run), service_(service), world_(world) {}
 
   Result<ExitCode> run() {
@@ -46,7 +52,8 @@ class FileRun final {
   };
 
   Status fill() {
-    while (!interrupted_ && next_ < questions_.size() && service_.session().running() < kInFlightMax) {
+    while (!interrupted_ && next_ < questions_.size() &&
+           service_.session().running() < kInFlightMax) {
       const std::size_t index = next_++;
       if (auto submitted = submit(index); !submitted) {
         TROUPE_TRY(finish(index, failed(submitted.error(), index)));
@@ -56,7 +63,8 @@ class FileRun final {
   }
 
   Status submit(std::size_t index) {
-    TROUPE_ASSIGN(auto request, make_request(files_, questions_[index], run_.chat, service_.max_context()));
+    TROUPE_ASSIGN(auto request,
+                  make_request(files_, questions_[index], run_.chat, service_.max_context()));
     items_[index] = {request.prompt, request.logprobs.has_value(), {}};
     return service_.session().submit(index, std::move(request));
   }
@@ -67,9 +75,12 @@ class FileRun final {
       append(item.answer, event.event);
       if (event.event.finished) {
         tokens_ += item.answer.tokens.size();
-        TROUPE_TRY(finish(event.tag, item.answer.failure ? failed(*item.answer.failure, event.tag)
-                                                         : answer_json(item.prompt, item.answer, item.logprobs,
-                                                                       service_.setting(), event.tag)));
+        TROUPE_TRY(finish(
+            event.tag,
+            item.answer.failure
+                ? failed(*item.answer.failure, event.tag)
+                : answer_json(
+                      item.prompt, item.answer, item.logprobs, service_.setting(), event.tag)));
       }
     }
     return {};
@@ -96,9 +107,11 @@ class FileRun final {
 
   void print_stats() const {
     if (run_.stats) {
-      const auto text = std::to_string(printed_) + " answers, " + std::to_string(tokens_) + " tokens, " +
-                        rate_text(static_cast<double>(tokens_), std::chrono::duration<double>(world_.clock.now() - begin_).count()) +
-                        " tokens/s\n" + setting_text(service_.setting(), resident_bytes());
+      const auto text =
+          std::to_string(printed_) + " answers, " + std::to_string(tokens_) + " tokens, " +
+          rate_text(static_cast<double>(tokens_),
+                    std::chrono::duration<double>(world_.clock.now() - begin_).count()) +
+          " tokens/s\n" + setting_text(service_.setting(), resident_bytes());
       std::fputs(text.c_str(), stderr);
     }
   }
@@ -109,8 +122,8 @@ class FileRun final {
   Service& service_;
   World& world_;
   const Time begin_ = world_.clock.now();
-  std::map<std::size_t, Item> items_;          // with the node
-  std::map<std::size_t, std::string> lines_;   // ended, but one before them has not
+  std::map<std::size_t, Item> items_;         // with the node
+  std::map<std::size_t, std::string> lines_;  // ended, but one before them has not
   std::size_t next_ = 0;
   std::size_t printed_ = 0;
   std::size_t tokens_ = 0;

@@ -1,9 +1,3 @@
-#include <nlohmann/json.hpp>
-
-#include <algorithm>
-#include <cstdio>
-#include <string>
-
 #include "deploy/bandwidth.h"
 #include "deploy/bench_run.h"
 #include "deploy/commands.h"
@@ -12,6 +6,12 @@
 #include "deploy/report.h"
 #include "runtime/model/config.h"
 #include "runtime/program/ledger.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
 
 namespace troupe::deploy {
 namespace {
@@ -25,18 +25,23 @@ struct Measured {
   std::uint64_t resident = 0;
 };
 
-// Bytes of weights that were read a second while decoding, as a share of what the memory delivers. Weights that a cache holds can
-// make it more than 1; keys, values and states are not counted.
+// Bytes of weights that were read a second while decoding, as a share of what the memory delivers.
+// Weights that a cache holds can make it more than 1; keys, values and states are not counted.
 double decode_fraction(const Loaded& loaded, const Measured& measured, std::uint32_t batch) {
   const double steps_a_second = measured.decode.median() / batch;
-  return measured.bandwidth <= 0 ? 0 : static_cast<double>(loaded.decode_weight_bytes) * steps_a_second / measured.bandwidth;
+  return measured.bandwidth <= 0 ? 0
+                                 : static_cast<double>(loaded.decode_weight_bytes) *
+                                       steps_a_second / measured.bandwidth;
 }
 
 Json figures_json(const Figures& figures) {
   return {{"min", figures.min()}, {"median", figures.median()}, {"max", figures.max()}};
 }
 
-std::string json_text(const Options& options, const std::string& model, const Loaded& loaded, const Measured& measured) {
+std::string json_text(const Options& options,
+                      const std::string& model,
+                      const Loaded& loaded,
+                      const Measured& measured) {
   const auto& bench = options.bench;
   const auto& device = loaded.device->info();
   Json json = {{"model", model},
@@ -57,7 +62,8 @@ std::string json_text(const Options& options, const std::string& model, const Lo
   json["load_s"] = loaded.load_s;
   json["resident_bytes"] = measured.resident;
   json["weight_bytes"] = loaded.stage->info().ledger.weight_bytes;
-  json["roofline"] = {{"read_bytes_per_s", measured.bandwidth}, {"decode_weight_bytes", loaded.decode_weight_bytes}};
+  json["roofline"] = {{"read_bytes_per_s", measured.bandwidth},
+                      {"decode_weight_bytes", loaded.decode_weight_bytes}};
   if (!measured.decode.empty()) {
     json["roofline"]["decode_fraction"] = decode_fraction(loaded, measured, bench.batch);
   }
@@ -65,18 +71,27 @@ std::string json_text(const Options& options, const std::string& model, const Lo
 }
 
 std::string row(const std::string& what, const Figures& figures) {
-  return figures.empty() ? "" : what + rate_text(figures.median(), 1) + " tokens/s (" + rate_text(figures.min(), 1) + " - " +
-                                    rate_text(figures.max(), 1) + ")\n";
+  return figures.empty()
+             ? ""
+             : what + rate_text(figures.median(), 1) + " tokens/s (" + rate_text(figures.min(), 1) +
+                   " - " + rate_text(figures.max(), 1) + ")\n";
 }
 
-std::string table_text(const Options& options, const std::string& model, const Loaded& loaded, const Measured& measured) {
+std::string table_text(const Options& options,
+                       const std::string& model,
+                       const Loaded& loaded,
+                       const Measured& measured) {
   const auto& bench = options.bench;
   const auto& device = loaded.device->info();
-  std::string text = "model      " + model + ", loaded in " + rate_text(loaded.load_s, 1) + " s, resident " +
-                     bytes_text(measured.resident) + "\n" + "kernels    " + device.kernel_set + ", " +
-                     std::to_string(device.threads) + " threads\n";
-  text += row("prefill    " + std::to_string(bench.prompt_tokens) + " tokens x " + std::to_string(bench.batch) + ": ", measured.prefill);
-  text += row("decode     " + std::to_string(bench.output_tokens) + " tokens x " + std::to_string(bench.batch) + ": ", measured.decode);
+  std::string text = "model      " + model + ", loaded in " + rate_text(loaded.load_s, 1) +
+                     " s, resident " + bytes_text(measured.resident) + "\n" + "kernels    " +
+                     device.kernel_set + ", " + std::to_string(device.threads) + " threads\n";
+  text += row("prefill    " + std::to_string(bench.prompt_tokens) + " tokens x " +
+                  std::to_string(bench.batch) + ": ",
+              measured.prefill);
+  text += row("decode     " + std::to_string(bench.output_tokens) + " tokens x " +
+                  std::to_string(bench.batch) + ": ",
+              measured.decode);
   text += "memory     " + bytes_text(static_cast<std::uint64_t>(measured.bandwidth)) + "/s read";
   if (!measured.decode.empty()) {
     text += "; decoding reads " + bytes_text(loaded.decode_weight_bytes) + " of weights a step, " +
@@ -85,14 +100,18 @@ std::string table_text(const Options& options, const std::string& model, const L
   return text + "\n";
 }
 
-Result<Measured> measure(const BenchOptions& bench, Loaded& loaded, const BenchShape& shape, const Clock& clock) {
+Result<Measured> measure(const BenchOptions& bench,
+                         Loaded& loaded,
+                         const BenchShape& shape,
+                         const Clock& clock) {
   Measured measured;
   BenchRun run(*loaded.stage, shape, clock);
   TROUPE_TRY(run.run());  // warms caches and makes the programs
   for (std::uint32_t i = 0; i < bench.repetitions; ++i) {
     TROUPE_ASSIGN(const auto seconds, run.run());
     if (shape.prompt_tokens > 0) {
-      measured.prefill.add(static_cast<double>(shape.prompt_tokens) * shape.batch / seconds.prefill);
+      measured.prefill.add(static_cast<double>(shape.prompt_tokens) * shape.batch /
+                           seconds.prefill);
     }
     if (shape.output_tokens > 0) {
       measured.decode.add(static_cast<double>(shape.output_tokens) * shape.batch / seconds.decode);
@@ -106,8 +125,10 @@ Result<Measured> measure(const BenchOptions& bench, Loaded& loaded, const BenchS
 Status check_context(const BenchOptions& bench, const ModelConfig& config) {
   const std::uint64_t tokens = std::uint64_t{bench.prompt_tokens} + bench.output_tokens;
   if (tokens > config.max_position_embeddings) {
-    return error(Kind::kOverloaded, "--prompt-tokens and --output-tokens make " + std::to_string(tokens) +
-                                        " tokens, and the model's context is " + std::to_string(config.max_position_embeddings));
+    return error(Kind::kOverloaded,
+                 "--prompt-tokens and --output-tokens make " + std::to_string(tokens) +
+                     " tokens, and the model's context is " +
+                     std::to_string(config.max_position_embeddings));
   }
   return {};
 }

@@ -82,7 +82,9 @@ Status BenchRun::begin() {
   return {};
 }
 
-void BenchRun::add_segment(const Sequence& sequence, std::span<const std::int32_t> tokens, PageRef write) {
+void BenchRun::add_segment(const Sequence& sequence,
+                           std::span<const std::int32_t> tokens,
+                           PageRef write) {
   plan_.segments.push_back({.rows = static_cast<std::uint32_t>(tokens.size()),
                             .first_position = sequence.position,
                             .read_page = sequence.page,
@@ -91,7 +93,8 @@ void BenchRun::add_segment(const Sequence& sequence, std::span<const std::int32_
   plan_.write_pages.insert(plan_.write_pages.end(), tokens.size() - 1, PageRef{kNoPage, 0});
   plan_.write_pages.push_back(write);
   plan_.blocks.insert(plan_.blocks.end(), sequence.blocks.begin(), sequence.blocks.end());
-  plan_.sampled.push_back({.row = static_cast<std::uint32_t>(plan_.tokens.size() - 1), .params = {}});
+  plan_.sampled.push_back(
+      {.row = static_cast<std::uint32_t>(plan_.tokens.size() - 1), .params = {}});
 }
 
 Result<StepOutputs> BenchRun::step() {

@@ -1,16 +1,16 @@
-// BenchRun: drives an Executable as a server would, without requests: prompts of random ids, then decoding of all sequences
-// together. Nothing here knows options or output. Main thread.
+// BenchRun: drives an Executable as a server would, without requests: prompts of random ids, then
+// decoding of all sequences together. Nothing here knows options or output. Main thread.
 #pragma once
-
-#include <cstdint>
-#include <string>
-#include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/base/sources.h"
 #include "runtime/program/stage.h"
 #include "runtime/serve/step.h"
 #include "runtime/state/slot_pool.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
 
 namespace troupe::deploy {
 
@@ -41,7 +41,8 @@ struct BenchShape {
 
 class BenchRun final {
  public:
-  // The stage has at least the pages and blocks above; stage and clock outlive the run. The same prompts in every run.
+  // The stage has at least the pages and blocks above; stage and clock outlive the run. The same
+  // prompts in every run.
   BenchRun(Stage& stage, const BenchShape& shape, const Clock& clock);
 
   struct Seconds {

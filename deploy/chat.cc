@@ -1,12 +1,11 @@
-#include <unistd.h>
+#include "deploy/line_reader.h"
+#include "deploy/service.h"
 
 #include <cstdio>
 #include <string>
+#include <unistd.h>
 #include <utility>
 #include <vector>
-
-#include "deploy/line_reader.h"
-#include "deploy/service.h"
 
 namespace troupe::deploy {
 namespace {
@@ -19,10 +18,15 @@ constexpr const char* kHelp =
 class Conversation final {
  public:
   Conversation(const ModelFiles& files, const RunOptions& run, Service& service, World& world)
-      : files_(files), run_(run), service_(service), world_(world), terminal_(::isatty(STDIN_FILENO) == 1) {}
+      : files_(files),
+        run_(run),
+        service_(service),
+        world_(world),
+        terminal_(::isatty(STDIN_FILENO) == 1) {}
 
   Result<ExitCode> run() {
-    say("Talk to " + files_.directory.lexically_normal().filename().string() + "; /help says what else there is.\n");
+    say("Talk to " + files_.directory.lexically_normal().filename().string() +
+        "; /help says what else there is.\n");
     LineReader reader(STDIN_FILENO, world_.signals);
     for (std::string line;;) {
       say("> ");
@@ -57,7 +61,8 @@ class Conversation final {
     }
   }
 
-  // A turn that failed does not end the chat. Without a terminal the first failure decides the exit code.
+  // A turn that failed does not end the chat. Without a terminal the first failure decides the exit
+  // code.
   void note(const Error& error) {
     print_error(error.message);
     if (!terminal_ && code_ == ExitCode::kDone) {
@@ -135,7 +140,10 @@ class Conversation final {
 
 }  // namespace
 
-Result<ExitCode> chat(const ModelFiles& files, const RunOptions& run, Service& service, World& world) {
+Result<ExitCode> chat(const ModelFiles& files,
+                      const RunOptions& run,
+                      Service& service,
+                      World& world) {
   return Conversation(files, run, service, world).run();
 }
 

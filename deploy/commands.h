@@ -1,5 +1,6 @@
-// The commands of the program, one function each. They print results to standard output and everything else to standard error.
-// Main thread. An error returned is printed by main and decides the exit code.
+// The commands of the program, one function each. They print results to standard output and
+// everything else to standard error. Main thread. An error returned is printed by main and decides
+// the exit code.
 #pragma once
 
 #include "deploy/exit_code.h"

@@ -18,8 +18,9 @@ Result<fs::path> find_model(const std::vector<fs::path>& places) {
     }
     tried += (tried.empty() ? "" : ", ") + place.lexically_normal().string();
   }
-  return error(Kind::kInvalid, "the demo model is not installed (looked in " + tried +
-                                   "); name a model directory, or install models/demo there");
+  return error(Kind::kInvalid,
+               "the demo model is not installed (looked in " + tried +
+                   "); name a model directory, or install models/demo there");
 }
 
 Result<fs::path> model_directory(const std::string& given) {
@@ -28,7 +29,9 @@ Result<fs::path> model_directory(const std::string& given) {
     return find_model(demo_model_places(fs::read_symlink("/proc/self/exe", code)));
   }
   if (!fs::is_directory(given, code)) {
-    return error(Kind::kInvalid, "no directory " + given + "; MODEL is a Hugging Face directory with a config.json");
+    return error(
+        Kind::kInvalid,
+        "no directory " + given + "; MODEL is a Hugging Face directory with a config.json");
   }
   if (!fs::is_regular_file(fs::path(given) / "config.json", code)) {
     return error(Kind::kInvalid, given + " has no config.json; MODEL is a Hugging Face directory");

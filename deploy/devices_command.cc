@@ -1,9 +1,3 @@
-#include <nlohmann/json.hpp>
-
-#include <cstdio>
-#include <string>
-#include <vector>
-
 #include "deploy/commands.h"
 #include "deploy/demo_model.h"
 #include "deploy/engine.h"
@@ -12,8 +6,14 @@
 #include "kernels/ops.h"
 #include "runtime/model/checkpoint.h"
 #include "runtime/model/config.h"
-#include "runtime/program/ledger.h"
 #include "runtime/program/executable.h"
+#include "runtime/program/ledger.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <string>
+#include <vector>
 
 namespace troupe::deploy {
 namespace {
@@ -52,7 +52,9 @@ std::vector<KernelSetReport> report_kernel_sets(const Processor& processor) {
 }
 
 // The smallest stage: what an executable can do does not depend on its sizes.
-Result<std::vector<std::string_view>> report_capabilities(Device& device, const ModelConfig& config, Activation activation) {
+Result<std::vector<std::string_view>> report_capabilities(Device& device,
+                                                          const ModelConfig& config,
+                                                          Activation activation) {
   StageOptions options;
   options.activation = activation;
   options.max_rows = 1;
@@ -69,8 +71,9 @@ Status find_blocker(const std::filesystem::path& directory, const DeviceInfo& de
   TROUPE_ASSIGN(const auto config, read_model_config(directory));
   TROUPE_ASSIGN(const auto checkpoint, Checkpoint::open(directory, config));
   if (checkpoint->file_bytes() > device.memory_bytes) {
-    return error(Kind::kOverloaded, "the weights have " + bytes_text(checkpoint->file_bytes()) + " and the device may use " +
-                                        bytes_text(device.memory_bytes));
+    return error(Kind::kOverloaded,
+                 "the weights have " + bytes_text(checkpoint->file_bytes()) +
+                     " and the device may use " + bytes_text(device.memory_bytes));
   }
   return {};
 }
@@ -105,19 +108,27 @@ std::string json_text(const DeviceReport& report) {
                        {"choice_reason", report.device.choice_reason},
                        {"capabilities", report.capabilities},
                        {"supports", std::move(supports)}};
-  return Json{{"devices", Json::array({device})}}.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return Json{{"devices", Json::array({device})}}.dump(
+             -1, ' ', false, Json::error_handler_t::replace) +
+         "\n";
 }
 
 std::string table_text(const DeviceReport& report) {
   std::string text = report.device.name + "  " + report.processor.name + "\n" + "  threads       " +
                      std::to_string(report.device.threads) + "\n" + "  memory        " +
-                     bytes_text(report.device.memory_bytes) + ", free at start " + bytes_text(report.device.available_bytes) + "\n";
+                     bytes_text(report.device.memory_bytes) + ", free at start " +
+                     bytes_text(report.device.available_bytes) + "\n";
   for (const auto& set : report.kernel_sets) {
-    text += "  kernels       " + set.name + (set.available ? "" : set.lacking.empty() ? ": not on this system" : ": lacks " + joined(set.lacking)) +
-            (set.name == report.device.kernel_set ? "  <- " + report.device.choice_reason : "") + "\n";
+    text += "  kernels       " + set.name +
+            (set.available         ? ""
+             : set.lacking.empty() ? ": not on this system"
+                                   : ": lacks " + joined(set.lacking)) +
+            (set.name == report.device.kernel_set ? "  <- " + report.device.choice_reason : "") +
+            "\n";
   }
   text += "  capabilities  " + joined(report.capabilities) + "\n";
-  text += "  " + report.supports.model + ": " + (report.supports.blocker.empty() ? "runs" : report.supports.blocker) + "\n";
+  text += "  " + report.supports.model + ": " +
+          (report.supports.blocker.empty() ? "runs" : report.supports.blocker) + "\n";
   return text;
 }
 
@@ -132,7 +143,8 @@ Result<ExitCode> devices_command(const Options& options, World& world) {
   report.device = device->info();
   report.processor = read_processor();
   report.kernel_sets = report_kernel_sets(report.processor);
-  TROUPE_ASSIGN(report.capabilities, report_capabilities(*device, config, options.common.activation));
+  TROUPE_ASSIGN(report.capabilities,
+                report_capabilities(*device, config, options.common.activation));
   report.supports.model = directory.lexically_normal().string();
   if (const auto blocker = find_blocker(directory, report.device); !blocker) {
     report.supports.blocker = blocker.error().message;

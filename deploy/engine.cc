@@ -1,12 +1,12 @@
 #include "deploy/engine.h"
 
+#include "deploy/progress.h"
+#include "runtime/model/checkpoint.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <string_view>
-
-#include "deploy/progress.h"
-#include "runtime/model/checkpoint.h"
 
 namespace troupe::deploy {
 namespace {
@@ -17,7 +17,8 @@ double seconds(Time time) {
 
 std::uint64_t stored_bytes(const TensorView& tensor) {
   const auto elements = std::uint64_t{tensor.rows} * tensor.columns;
-  return tensor.rows == 1 ? elements * sizeof(float) : elements * size_of(panel_format(tensor.dtype));
+  return tensor.rows == 1 ? elements * sizeof(float)
+                          : elements * size_of(panel_format(tensor.dtype));
 }
 
 }  // namespace
@@ -39,10 +40,13 @@ Result<std::unique_ptr<Device>> make_device(const CommonOptions& options, const 
   return make_cpu_device(device, clock);
 }
 
-std::uint64_t decode_weight_bytes(const ModelConfig& config, const Checkpoint& checkpoint, std::uint32_t batch) {
-  const double hit = config.experts == 0
-                         ? 0
-                         : 1 - std::pow(1 - static_cast<double>(config.experts_per_token) / config.experts, batch);
+std::uint64_t decode_weight_bytes(const ModelConfig& config,
+                                  const Checkpoint& checkpoint,
+                                  std::uint32_t batch) {
+  const double hit =
+      config.experts == 0
+          ? 0
+          : 1 - std::pow(1 - static_cast<double>(config.experts_per_token) / config.experts, batch);
   double bytes = 0;
   for (const auto& tensor : checkpoint.tensors()) {
     const std::string_view name = tensor.name;
@@ -55,26 +59,37 @@ std::uint64_t decode_weight_bytes(const ModelConfig& config, const Checkpoint& c
   return static_cast<std::uint64_t>(bytes);
 }
 
-Result<Loaded> load_model(const CommonOptions& options, const LoadRequest& request, const Clock& clock) {
+Result<Loaded> load_model(const CommonOptions& options,
+                          const LoadRequest& request,
+                          const Clock& clock) {
   const Time begin = clock.now();
   Loaded loaded;
   TROUPE_ASSIGN(const auto checkpoint, Checkpoint::open(request.directory, *request.config));
   TROUPE_ASSIGN(loaded.device, make_device(options, clock));
   ProgressBar bar("loading " + request.directory.lexically_normal().filename().string());
-  TROUPE_ASSIGN(loaded.stage,
-                make_stage(*loaded.device, *request.config, *checkpoint, request.stage,
-                           [&bar](std::uint64_t done, std::uint64_t total) { bar.show(done, total); }));
+  TROUPE_ASSIGN(
+      loaded.stage,
+      make_stage(*loaded.device,
+                 *request.config,
+                 *checkpoint,
+                 request.stage,
+                 [&bar](std::uint64_t done, std::uint64_t total) { bar.show(done, total); }));
   loaded.load_s = seconds(clock.now() - begin);
   loaded.decode_weight_bytes = decode_weight_bytes(*request.config, *checkpoint, request.batch);
   return loaded;
 }
 
-Result<Engine> start_engine(Loaded loaded, const Tokenizer* tokenizer, const NodeOptions& options, const Clock& clock) {
+Result<Engine> start_engine(Loaded loaded,
+                            const Tokenizer* tokenizer,
+                            const NodeOptions& options,
+                            const Clock& clock) {
   Engine engine;
   engine.device = loaded.device->info();
   engine.stage = loaded.stage->info();
   engine.load_s = loaded.load_s;
-  TROUPE_ASSIGN(engine.node, Node::start(std::move(loaded.device), std::move(loaded.stage), tokenizer, clock, options));
+  TROUPE_ASSIGN(
+      engine.node,
+      Node::start(std::move(loaded.device), std::move(loaded.stage), tokenizer, clock, options));
   return engine;
 }
 

@@ -1,9 +1,6 @@
-// Engine: a device with a model loaded on it, and the node that serves it. Built by main's commands from options; main thread.
+// Engine: a device with a model loaded on it, and the node that serves it. Built by main's commands
+// from options; main thread.
 #pragma once
-
-#include <cstdint>
-#include <filesystem>
-#include <memory>
 
 #include "actors/node.h"
 #include "deploy/model_files.h"
@@ -14,6 +11,10 @@
 #include "runtime/model/config.h"
 #include "runtime/program/stage.h"
 #include "runtime/text/tokenizer.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
 
 namespace troupe::deploy {
 
@@ -32,18 +33,25 @@ struct LoadRequest {
   std::uint32_t batch = 1;  // for Loaded::decode_weight_bytes
 };
 
-// The options of every stage that serves the model: only ids that its tokenizer knows are ever chosen.
+// The options of every stage that serves the model: only ids that its tokenizer knows are ever
+// chosen.
 [[nodiscard]] StageOptions stage_options(const ModelFiles& files, const CommonOptions& options);
 
-[[nodiscard]] Result<std::unique_ptr<Device>> make_device(const CommonOptions& options, const Clock& clock);
+[[nodiscard]] Result<std::unique_ptr<Device>> make_device(const CommonOptions& options,
+                                                          const Clock& clock);
 
 // Shows a bar on standard error when that is a terminal.
-[[nodiscard]] Result<Loaded> load_model(const CommonOptions& options, const LoadRequest& request, const Clock& clock);
+[[nodiscard]] Result<Loaded> load_model(const CommonOptions& options,
+                                        const LoadRequest& request,
+                                        const Clock& clock);
 
-// Weights that a decode step of `batch` sequences reads, as packed: every matrix once, a row of the embedding (nothing, unless
-// the head is tied to it), and of each layer's E experts as many as `batch` tokens with k choices each are expected to hit when
-// the router spreads them evenly: E (1 - (1 - k/E)^batch).
-[[nodiscard]] std::uint64_t decode_weight_bytes(const ModelConfig& config, const Checkpoint& checkpoint, std::uint32_t batch);
+// Weights that a decode step of `batch` sequences reads, as packed: every matrix once, a row of the
+// embedding (nothing, unless the head is tied to it), and of each layer's E experts as many as
+// `batch` tokens with k choices each are expected to hit when the router spreads them evenly: E (1
+// - (1 - k/E)^batch).
+[[nodiscard]] std::uint64_t decode_weight_bytes(const ModelConfig& config,
+                                                const Checkpoint& checkpoint,
+                                                std::uint32_t batch);
 
 // What a running node was made of.
 struct Engine {
@@ -54,6 +62,9 @@ struct Engine {
 };
 
 // `tokenizer` may be null; it and the clock outlive the engine.
-[[nodiscard]] Result<Engine> start_engine(Loaded loaded, const Tokenizer* tokenizer, const NodeOptions& options, const Clock& clock);
+[[nodiscard]] Result<Engine> start_engine(Loaded loaded,
+                                          const Tokenizer* tokenizer,
+                                          const NodeOptions& options,
+                                          const Clock& clock);
 
 }  // namespace troupe::deploy

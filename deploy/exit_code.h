@@ -1,9 +1,9 @@
 // The exit codes of the program, which scripts and supervisors act on. Pure; any thread.
 #pragma once
 
-#include <string>
-
 #include "runtime/base/error.h"
+
+#include <string>
 
 namespace troupe::deploy {
 

@@ -1,10 +1,9 @@
 #include "deploy/line_reader.h"
 
-#include <poll.h>
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
+#include <poll.h>
+#include <unistd.h>
 
 namespace troupe::deploy {
 

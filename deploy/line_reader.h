@@ -1,9 +1,9 @@
 // LineReader: lines of standard input, without blocking out signals. Main thread.
 #pragma once
 
-#include <string>
-
 #include "deploy/signals.h"
+
+#include <string>
 
 namespace troupe::deploy {
 
@@ -11,7 +11,7 @@ class LineReader final {
  public:
   enum class Got {
     kLine,
-    kEnd,      // the input has ended
+    kEnd,  // the input has ended
     kSignal,
     kTooLong,  // the line has more than kLineBytesMax bytes; it was skipped
   };

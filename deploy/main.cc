@@ -1,18 +1,18 @@
-// The composition root: parses the command line, makes what every command needs, runs one command, turns its result into an exit
-// code.
-#include <fcntl.h>
+// The composition root: parses the command line, makes what every command needs, runs one command,
+// turns its result into an exit code.
+#include "deploy/commands.h"
+#include "deploy/options.h"
+#include "runtime/base/sources.h"
+
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <ctime>
 #include <exception>
+#include <fcntl.h>
 #include <memory>
-
-#include "deploy/commands.h"
-#include "deploy/options.h"
-#include "runtime/base/sources.h"
+#include <unistd.h>
 
 namespace troupe::deploy {
 namespace {
@@ -27,7 +27,8 @@ void hold_standard_files() {
 }
 
 void start_log(const std::string& level) {
-  spdlog::set_default_logger(std::make_shared<spdlog::logger>("troupe", std::make_shared<spdlog::sinks::stderr_sink_mt>()));
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "troupe", std::make_shared<spdlog::sinks::stderr_sink_mt>()));
   spdlog::set_level(spdlog::level::from_str(level));
   spdlog::set_pattern("troupe: %l: %v");
 }

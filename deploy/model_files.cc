@@ -23,7 +23,9 @@ Result<std::string> variables_json(const TemplateOptions& chat) {
   for (const auto& [key, text] : chat.variables) {
     auto value = nlohmann::ordered_json::parse(text, nullptr, false);
     if (value.is_discarded()) {
-      return error(Kind::kInvalid, "--template-var " + key + "=" + text + ": not JSON; a text needs quotes: '\"" + text + "\"'");
+      return error(Kind::kInvalid,
+                   "--template-var " + key + "=" + text + ": not JSON; a text needs quotes: '\"" +
+                       text + "\"'");
     }
     object[key] = std::move(value);
   }
@@ -34,7 +36,9 @@ Result<std::vector<std::uint32_t>> encode_messages(const ModelFiles& model,
                                                    std::vector<ChatMessage> messages,
                                                    const TemplateOptions& chat) {
   if (model.chat_template == nullptr) {
-    return error(Kind::kInvalid, model.directory.string() + " has no chat template; give --prompt and --raw instead");
+    return error(
+        Kind::kInvalid,
+        model.directory.string() + " has no chat template; give --prompt and --raw instead");
   }
   if (chat.system) {
     messages.insert(messages.begin(), ChatMessage{"system", *chat.system});
@@ -53,7 +57,9 @@ Result<std::vector<std::uint32_t>> encode_question(const ModelFiles& model,
     return question.token_ids;
   }
   if (model.tokenizer == nullptr) {
-    return error(Kind::kInvalid, model.directory.string() + " has no tokenizer.json; give --token-ids instead of text");
+    return error(
+        Kind::kInvalid,
+        model.directory.string() + " has no tokenizer.json; give --token-ids instead of text");
   }
   if (!question.messages.empty()) {
     return encode_messages(model, question.messages, chat);
@@ -62,27 +68,34 @@ Result<std::vector<std::uint32_t>> encode_question(const ModelFiles& model,
     return encode_messages(model, {ChatMessage{"user", question.prompt}}, chat);
   }
   if (chat.system || !chat.variables.empty()) {
-    return error(Kind::kInvalid, model.directory.string() +
-                                     " has no chat template; --system, --no-thinking and --template-var need one");
+    return error(Kind::kInvalid,
+                 model.directory.string() +
+                     " has no chat template; --system, --no-thinking and --template-var need one");
   }
   return model.tokenizer->encode(question.prompt);
 }
 
 // Prompt and answer in numbers; an answer length that was not asked for gives way to the context.
-Status fit(Request& request, const AnswerOptions& asked, const GenerationDefaults& defaults, std::uint32_t max_context) {
+Status fit(Request& request,
+           const AnswerOptions& asked,
+           const GenerationDefaults& defaults,
+           std::uint32_t max_context) {
   const std::uint64_t prompt = request.prompt.size();
   const std::uint64_t room = prompt < max_context ? max_context - prompt : 0;
   if (room == 0) {
-    return error(Kind::kOverloaded, "the prompt has " + std::to_string(prompt) + " tokens and the context holds " +
-                                        std::to_string(max_context) + ": nothing is left for an answer; shorten the prompt");
+    return error(Kind::kOverloaded,
+                 "the prompt has " + std::to_string(prompt) + " tokens and the context holds " +
+                     std::to_string(max_context) +
+                     ": nothing is left for an answer; shorten the prompt");
   }
   if (asked.max_tokens && *asked.max_tokens > room) {
-    return error(Kind::kOverloaded, "the prompt has " + std::to_string(prompt) + " tokens, --max-tokens is " +
-                                        std::to_string(*asked.max_tokens) + " and the context holds " +
-                                        std::to_string(max_context) + ": ask for at most " + std::to_string(room));
+    return error(Kind::kOverloaded,
+                 "the prompt has " + std::to_string(prompt) + " tokens, --max-tokens is " +
+                     std::to_string(*asked.max_tokens) + " and the context holds " +
+                     std::to_string(max_context) + ": ask for at most " + std::to_string(room));
   }
-  request.max_tokens = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(chosen(asked.max_tokens, defaults.max_new_tokens, kMaxTokensDefault), room));
+  request.max_tokens = static_cast<std::uint32_t>(std::min<std::uint64_t>(
+      chosen(asked.max_tokens, defaults.max_new_tokens, kMaxTokensDefault), room));
   return {};
 }
 
@@ -107,11 +120,13 @@ Result<ModelFiles> open_model_files(const fs::path& directory) {
 SamplingParams sampling_params(const SamplingOptions& asked, const GenerationDefaults& defaults) {
   SamplingParams params;
   const bool greedy = !defaults.do_sample.value_or(defaults.temperature.has_value());
-  params.temperature = static_cast<float>(chosen(asked.temperature, greedy ? std::optional(0.0) : defaults.temperature, 1.0));
+  params.temperature = static_cast<float>(
+      chosen(asked.temperature, greedy ? std::optional(0.0) : defaults.temperature, 1.0));
   params.top_k = chosen(asked.top_k, defaults.top_k, 0U);
   params.top_p = static_cast<float>(chosen(asked.top_p, defaults.top_p, 1.0));
   params.min_p = static_cast<float>(chosen(asked.min_p, defaults.min_p, 0.0));
-  params.repetition_penalty = static_cast<float>(chosen(asked.repetition_penalty, defaults.repetition_penalty, 1.0));
+  params.repetition_penalty =
+      static_cast<float>(chosen(asked.repetition_penalty, defaults.repetition_penalty, 1.0));
   params.presence_penalty = static_cast<float>(asked.presence_penalty.value_or(0));
   params.frequency_penalty = static_cast<float>(asked.frequency_penalty.value_or(0));
   for (const auto& [token, value] : asked.logit_bias) {
@@ -127,7 +142,8 @@ Result<Request> make_request(const ModelFiles& model,
                              std::uint32_t max_context) {
   const auto& asked = question.answer;
   if (!asked.stop.empty() && model.tokenizer == nullptr) {
-    return error(Kind::kInvalid, model.directory.string() + " has no tokenizer.json, which --stop needs");
+    return error(Kind::kInvalid,
+                 model.directory.string() + " has no tokenizer.json, which --stop needs");
   }
   Request request;
   TROUPE_ASSIGN(request.prompt, encode_question(model, question, chat));

@@ -71,47 +71,68 @@ CLI::Validator above(double min, double max) {
 }
 
 template <class T>
-CLI::Option* add_many(CLI::App& app, const std::string& name, std::vector<T>& out, const std::string& doc) {
+CLI::Option* add_many(CLI::App& app,
+                      const std::string& name,
+                      std::vector<T>& out,
+                      const std::string& doc) {
   // One value for each time the flag is given; otherwise it would swallow the MODEL behind it.
   return app.add_option(name, out, doc)->allow_extra_args(false)->take_all();
 }
 
 void add_common(CLI::App& app, CommonOptions& common, Raw& raw) {
   app.add_option("MODEL", common.model, "a Hugging Face directory (default: the demo model)");
-  app.add_option("--activations", raw.activations, "type of activations and KV, bf16 or fp32 (default bf16)")
+  app.add_option("--activations",
+                 raw.activations,
+                 "type of activations and KV, bf16 or fp32 (default bf16)")
       ->check(CLI::IsMember({"bf16", "fp32"}));
-  app.add_option("--kernels", common.kernels, "kernel set (see `troupe devices`; default: measured at start)");
-  app.add_option("--numerics", raw.numerics, "exact: tokens do not depend on batch, threads or chunks")
+  app.add_option(
+      "--kernels", common.kernels, "kernel set (see `troupe devices`; default: measured at start)");
+  app.add_option(
+         "--numerics", raw.numerics, "exact: tokens do not depend on batch, threads or chunks")
       ->check(CLI::IsMember({"exact"}));
-  app.add_option("--threads", common.threads, "worker threads (default: all that the process may use)")
+  app.add_option(
+         "--threads", common.threads, "worker threads (default: all that the process may use)")
       ->check(between<std::uint32_t>(1, kThreadsMax));
-  app.add_option("--log-level", common.log_level, "trace, debug, info, warn, error or off (default warn)")
+  app.add_option(
+         "--log-level", common.log_level, "trace, debug, info, warn, error or off (default warn)")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
 }
 
 void add_sampling(CLI::App& app, SamplingOptions& sampling, Raw& raw) {
-  app.add_option("--temperature", sampling.temperature, "0: the likeliest token")->check(between(0.0, 100.0));
+  app.add_option("--temperature", sampling.temperature, "0: the likeliest token")
+      ->check(between(0.0, 100.0));
   app.add_option("--top-k", sampling.top_k, "sample from the K likeliest tokens; 0: no limit")
       ->check(between<std::uint32_t>(0, kTokensMax));
-  app.add_option("--top-p", sampling.top_p, "sample from the likeliest tokens that hold this probability")
+  app.add_option(
+         "--top-p", sampling.top_p, "sample from the likeliest tokens that hold this probability")
       ->check(above(0, 1));
-  app.add_option("--min-p", sampling.min_p, "leave out tokens less likely than this share of the likeliest")
+  app.add_option(
+         "--min-p", sampling.min_p, "leave out tokens less likely than this share of the likeliest")
       ->check(between(0.0, 1.0));
-  app.add_option("--repetition-penalty", sampling.repetition_penalty, "1: none")->check(above(0, 100));
-  app.add_option("--presence-penalty", sampling.presence_penalty, "subtracted from logits of generated tokens")
+  app.add_option("--repetition-penalty", sampling.repetition_penalty, "1: none")
+      ->check(above(0, 100));
+  app.add_option("--presence-penalty",
+                 sampling.presence_penalty,
+                 "subtracted from logits of generated tokens")
       ->check(between(-kPenaltyMax, kPenaltyMax));
-  app.add_option("--frequency-penalty", sampling.frequency_penalty, "the same, for each time they occurred")
+  app.add_option(
+         "--frequency-penalty", sampling.frequency_penalty, "the same, for each time they occurred")
       ->check(between(-kPenaltyMax, kPenaltyMax));
-  add_many(app, "--logit-bias", raw.logit_bias, "ID=VALUE, added to a token's logit; may be repeated");
+  add_many(
+      app, "--logit-bias", raw.logit_bias, "ID=VALUE, added to a token's logit; may be repeated");
   app.add_option("--seed", sampling.seed, "of the sampling (default: drawn, and reported)")
       ->check(between<std::uint64_t>(0, std::numeric_limits<std::uint64_t>::max()));
 }
 
 void add_answer(CLI::App& app, AnswerOptions& answer, Raw& raw) {
-  app.add_option("--max-tokens", answer.max_tokens, "most tokens of an answer (default: what the model says, else 1024)")
+  app.add_option("--max-tokens",
+                 answer.max_tokens,
+                 "most tokens of an answer (default: what the model says, else 1024)")
       ->check(between<std::uint32_t>(1, kTokensMax));
   add_many(app, "--stop", answer.stop, "a text that ends the answer; may be repeated");
-  app.add_option("--logprobs", answer.logprobs, "with --json: log probabilities, and those of N alternatives")
+  app.add_option("--logprobs",
+                 answer.logprobs,
+                 "with --json: log probabilities, and those of N alternatives")
       ->check(between<std::uint32_t>(0, kTopLogprobs));
   app.add_flag("--ignore-eos", answer.ignore_eos, "do not end at the model's stop tokens");
   add_sampling(app, answer.sampling, raw);
@@ -119,18 +140,25 @@ void add_answer(CLI::App& app, AnswerOptions& answer, Raw& raw) {
 
 void add_run(CLI::App& app, RunOptions& run, Raw& raw) {
   auto* prompt = app.add_option("--prompt", run.prompt, "answer this text and end");
-  auto* chat = app.add_flag("--chat", raw.chat, "talk; without a terminal a line of input is a turn (the default)");
+  auto* chat = app.add_flag(
+      "--chat", raw.chat, "talk; without a terminal a line of input is a turn (the default)");
   auto* ids = app.add_option("--token-ids", raw.token_ids, "continue these token ids: 1,2,3");
-  auto* requests = app.add_option("--requests", run.requests,
-                                  "answer a file of JSON lines together: {\"messages\"|\"prompt\"|\"token_ids\", ...}");
+  auto* requests = app.add_option(
+      "--requests",
+      run.requests,
+      "answer a file of JSON lines together: {\"messages\"|\"prompt\"|\"token_ids\", ...}");
   prompt->excludes(chat)->excludes(ids)->excludes(requests);
   chat->excludes(ids)->excludes(requests);
   ids->excludes(requests);
   add_answer(app, run.answer, raw);
   app.add_option("--system", run.chat.system, "a system message");
-  auto* bare = app.add_flag("--raw", run.chat.raw, "no chat template: the model continues the prompt as it is");
-  app.add_flag("--no-thinking", raw.no_thinking, "short for --template-var enable_thinking=false")->excludes(bare);
-  add_many(app, "--template-var", raw.template_vars, "KEY=JSON, for the chat template; may be repeated")->excludes(bare);
+  auto* bare = app.add_flag(
+      "--raw", run.chat.raw, "no chat template: the model continues the prompt as it is");
+  app.add_flag("--no-thinking", raw.no_thinking, "short for --template-var enable_thinking=false")
+      ->excludes(bare);
+  add_many(
+      app, "--template-var", raw.template_vars, "KEY=JSON, for the chat template; may be repeated")
+      ->excludes(bare);
   bare->excludes(chat)->excludes(ids);
   app.get_option("--system")->excludes(bare)->excludes(ids);
   app.add_flag("--json", run.json, "print an object with ids, text, finish reason and figures");
@@ -138,11 +166,15 @@ void add_run(CLI::App& app, RunOptions& run, Raw& raw) {
 }
 
 void add_bench(CLI::App& app, BenchOptions& bench) {
-  app.add_option("--prompt-tokens", bench.prompt_tokens, "tokens of a prompt; 0: no prefill (default 512)")
+  app.add_option(
+         "--prompt-tokens", bench.prompt_tokens, "tokens of a prompt; 0: no prefill (default 512)")
       ->check(between<std::uint32_t>(0, kTokensMax));
-  app.add_option("--output-tokens", bench.output_tokens, "tokens decoded a sequence; 0: no decode (default 64)")
+  app.add_option("--output-tokens",
+                 bench.output_tokens,
+                 "tokens decoded a sequence; 0: no decode (default 64)")
       ->check(between<std::uint32_t>(0, kTokensMax));
-  app.add_option("--batch", bench.batch, "sequences (default 1)")->check(between<std::uint32_t>(1, kBatchMax));
+  app.add_option("--batch", bench.batch, "sequences (default 1)")
+      ->check(between<std::uint32_t>(1, kBatchMax));
   app.add_option("--repetitions", bench.repetitions, "measurements of each figure (default 3)")
       ->check(between<std::uint32_t>(1, kRepetitionsMax));
   app.add_flag("--json", bench.json, "print an object");
@@ -150,8 +182,10 @@ void add_bench(CLI::App& app, BenchOptions& bench) {
 
 void add_plan(CLI::App& app, PlanOptions& plan) {
   plan.mode = "decode";
-  app.add_option("--mode", plan.mode, "decode or rows (default decode)")->check(CLI::IsMember({"decode", "rows"}));
-  app.add_option("--rows", plan.rows, "rows of a step (default 1)")->check(between<std::uint32_t>(1, kRowsMax));
+  app.add_option("--mode", plan.mode, "decode or rows (default decode)")
+      ->check(CLI::IsMember({"decode", "rows"}));
+  app.add_option("--rows", plan.rows, "rows of a step (default 1)")
+      ->check(between<std::uint32_t>(1, kRowsMax));
 }
 
 // The parts of "a,b,c", none of them empty.
@@ -187,14 +221,16 @@ std::string take_bias(const std::string& text, std::vector<std::pair<std::uint32
   std::uint32_t id = 0;
   double value = 0;
   if (equals == std::string::npos || !read_number(std::string_view(text).substr(0, equals), id) ||
-      !read_number(std::string_view(text).substr(equals + 1), value) || !(std::abs(value) <= kBiasMax)) {
+      !read_number(std::string_view(text).substr(equals + 1), value) ||
+      !(std::abs(value) <= kBiasMax)) {
     return "--logit-bias: '" + text + "' is not ID=VALUE with a token id and a value in -100..100";
   }
   out.emplace_back(id, value);
   return {};
 }
 
-std::string take_variable(const std::string& text, std::vector<std::pair<std::string, std::string>>& out) {
+std::string take_variable(const std::string& text,
+                          std::vector<std::pair<std::string, std::string>>& out) {
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
     return "--template-var: '" + text + "' is not KEY=JSON";
@@ -227,7 +263,9 @@ std::string finish_run(const CLI::App& app, const Raw& raw, RunOptions& run) {
   if (raw.no_thinking) {
     run.chat.variables.emplace_back("enable_thinking", "false");
   }
-  if (std::any_of(run.answer.stop.begin(), run.answer.stop.end(), [](const auto& text) { return text.empty(); })) {
+  if (std::any_of(run.answer.stop.begin(), run.answer.stop.end(), [](const auto& text) {
+        return text.empty();
+      })) {
     return "--stop: an empty text would end every answer at once";
   }
   if (run.json && run.input == Input::kChat) {
@@ -248,7 +286,8 @@ Parsed parse_options(int argc, const char* const* argv) {
   app.set_version_flag("--version", "troupe " TROUPE_VERSION);
   app.require_subcommand(1);
   auto* run = app.add_subcommand("run", "answer a prompt, a file of requests, or talk");
-  auto* bench = app.add_subcommand("bench", "measure prefill and decode against what the memory can deliver");
+  auto* bench =
+      app.add_subcommand("bench", "measure prefill and decode against what the memory can deliver");
   auto* devices = app.add_subcommand("devices", "what the devices of this machine can do");
   auto* plan = app.add_subcommand("plan", "what a step would run; loads no weights");
   for (auto* command : {run, bench, devices, plan}) {
@@ -279,7 +318,9 @@ Parsed parse_options(int argc, const char* const* argv) {
     }
   }
   if (bench->parsed() && options.bench.prompt_tokens == 0 && options.bench.output_tokens == 0) {
-    return {std::nullopt, ExitCode::kUsage, "--prompt-tokens 0 and --output-tokens 0 leave nothing to measure"};
+    return {std::nullopt,
+            ExitCode::kUsage,
+            "--prompt-tokens 0 and --output-tokens 0 leave nothing to measure"};
   }
   return {std::move(options), ExitCode::kDone, {}};
 }

@@ -1,15 +1,15 @@
-// Every flag of the program, typed, checked against its limits and described: this is the one place that knows the command
-// line. A plain value after parsing.
+// Every flag of the program, typed, checked against its limits and described: this is the one place
+// that knows the command line. A plain value after parsing.
 #pragma once
+
+#include "deploy/exit_code.h"
+#include "kernels/ops.h"
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "deploy/exit_code.h"
-#include "kernels/ops.h"
 
 namespace troupe::deploy {
 
@@ -48,7 +48,7 @@ struct TemplateOptions {
   std::optional<std::string> system;
   std::vector<std::pair<std::string, std::string>> variables;  // name, JSON text
   bool raw = false;                                            // no template: the prompt as it is
-  std::int64_t now_unix_s = 0;                                 // what a template may show as today; main reads it once
+  std::int64_t now_unix_s = 0;  // what a template may show as today; main reads it once
 };
 
 enum class Input { kChat, kPrompt, kTokenIds, kRequests };
@@ -92,7 +92,8 @@ struct Options {
   PlanOptions plan;
 };
 
-// Either options, or a text to print before the program ends with `code`: help, the version, or what is wrong.
+// Either options, or a text to print before the program ends with `code`: help, the version, or
+// what is wrong.
 struct Parsed {
   std::optional<Options> options;
   ExitCode code = ExitCode::kDone;

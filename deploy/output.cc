@@ -1,13 +1,12 @@
 #include "deploy/output.h"
 
-#include <limits.h>
-#include <poll.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits.h>
+#include <poll.h>
 #include <string>
+#include <unistd.h>
 
 namespace troupe::deploy {
 namespace {
@@ -19,10 +18,12 @@ constexpr int kStalledMsMax = 1000;
 Status Output::wait_writable() {
   for (;;) {
     const bool stopping = signals_ != nullptr && signals_->pending();
-    pollfd watched[] = {{fd_, POLLOUT, 0}, {signals_ != nullptr && !stopping ? signals_->fd() : -1, POLLIN, 0}};
+    pollfd watched[] = {{fd_, POLLOUT, 0},
+                        {signals_ != nullptr && !stopping ? signals_->fd() : -1, POLLIN, 0}};
     const int ready = ::poll(watched, 2, stopping ? kStalledMsMax : -1);
     if (ready < 0 && errno != EINTR) {
-      return error(Kind::kInternal, std::string("cannot wait for standard output: ") + std::strerror(errno));
+      return error(Kind::kInternal,
+                   std::string("cannot wait for standard output: ") + std::strerror(errno));
     }
     if (watched[0].revents != 0) {
       return {};
@@ -47,7 +48,8 @@ Status Output::write(std::string_view text) {
       closed_ = true;
       return error(Kind::kCancelled, "standard output is closed");
     } else if (errno != EINTR && errno != EAGAIN) {
-      return error(Kind::kInternal, std::string("cannot write to standard output: ") + std::strerror(errno));
+      return error(Kind::kInternal,
+                   std::string("cannot write to standard output: ") + std::strerror(errno));
     }
   }
   return {};

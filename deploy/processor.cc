@@ -33,7 +33,8 @@ constexpr std::array kNeeds = {Needs{"avx2", "avx2"},
 std::string_view value_of(std::string_view line, std::string_view key) {
   const auto colon = line.find(':');
   if (!line.starts_with(key) || colon == std::string_view::npos ||
-      line.substr(key.size(), colon - key.size()).find_first_not_of(" \t") != std::string_view::npos) {
+      line.substr(key.size(), colon - key.size()).find_first_not_of(" \t") !=
+          std::string_view::npos) {
     return {};
   }
   const auto begin = line.find_first_not_of(" \t", colon + 1);
@@ -71,11 +72,13 @@ Processor read_processor() {
   return parse_processor(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
-std::vector<std::string_view> missing_flags(std::string_view kernel_set, const Processor& processor) {
+std::vector<std::string_view> missing_flags(std::string_view kernel_set,
+                                            const Processor& processor) {
   std::vector<std::string_view> missing;
   for (const auto& need : kNeeds) {
     if (need.kernel_set == kernel_set &&
-        std::find(processor.flags.begin(), processor.flags.end(), need.flag) == processor.flags.end()) {
+        std::find(processor.flags.begin(), processor.flags.end(), need.flag) ==
+            processor.flags.end()) {
       missing.push_back(need.flag);
     }
   }

@@ -1,4 +1,5 @@
-// What this processor offers to kernel sets, for `troupe devices`. Pure but for reading /proc/cpuinfo.
+// What this processor offers to kernel sets, for `troupe devices`. Pure but for reading
+// /proc/cpuinfo.
 #pragma once
 
 #include <string>
@@ -17,6 +18,7 @@ struct Processor {
 [[nodiscard]] Processor read_processor();
 
 // Which of the flags that a kernel set needs are missing. A set that is unknown here needs nothing.
-[[nodiscard]] std::vector<std::string_view> missing_flags(std::string_view kernel_set, const Processor& processor);
+[[nodiscard]] std::vector<std::string_view> missing_flags(std::string_view kernel_set,
+                                                          const Processor& processor);
 
 }  // namespace troupe::deploy

@@ -1,9 +1,8 @@
 #include "deploy/progress.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
+#include <unistd.h>
 
 namespace troupe::deploy {
 
@@ -16,7 +15,8 @@ std::string bar_text(const std::string& what, int percent) {
          std::string(static_cast<std::size_t>(kWidth - filled), ' ') + "] " + number + " %";
 }
 
-ProgressBar::ProgressBar(std::string what) : what_(std::move(what)), terminal_(::isatty(STDERR_FILENO) == 1) {}
+ProgressBar::ProgressBar(std::string what)
+    : what_(std::move(what)), terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 ProgressBar::~ProgressBar() {
   if (shown_percent_ >= 0) {

@@ -1,4 +1,5 @@
-// A bar on standard error while a model is loaded; nothing when that is no terminal. Called from loading threads, one at a time.
+// A bar on standard error while a model is loaded; nothing when that is no terminal. Called from
+// loading threads, one at a time.
 #pragma once
 
 #include <cstdint>

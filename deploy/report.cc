@@ -2,13 +2,12 @@
 
 #include "runtime/program/ledger.h"
 
-#include <unistd.h>
-
 #include <nlohmann/json.hpp>
 
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <unistd.h>
 #include <utility>
 
 namespace troupe::deploy {
@@ -38,7 +37,8 @@ Json logprobs_json(const std::vector<TokenOutput>& tokens) {
     for (const auto& other : token.top) {
       top.push_back(Json::array({other.token, other.value}));
     }
-    list.push_back({{"token_id", token.token}, {"logprob", token.logprob}, {"top", std::move(top)}});
+    list.push_back(
+        {{"token_id", token.token}, {"logprob", token.logprob}, {"top", std::move(top)}});
   }
   return list;
 }
@@ -90,7 +90,8 @@ std::string answer_json(const std::vector<std::uint32_t>& prompt,
 }
 
 std::string failure_json(const Error& error, std::size_t index) {
-  return line({{"index", index}, {"error", {{"kind", name(error.kind)}, {"message", error.message}}}});
+  return line(
+      {{"index", index}, {"error", {{"kind", name(error.kind)}, {"message", error.message}}}});
 }
 
 std::string rate_text(double amount, double time_s) {
@@ -100,16 +101,18 @@ std::string rate_text(double amount, double time_s) {
 std::string stats_text(const Answer& answer) {
   const auto& stats = answer.stats;
   const double first = seconds(stats.first_token_ns);
-  return "prompt: " + std::to_string(stats.prompt_tokens) + " tokens, first token after " + format("%.3f s", first) +
-         " (queued " + format("%.3f s", seconds(stats.queue_ns)) + ")\n" +
-         "answer: " + std::to_string(stats.generated_tokens) + " tokens in " + format("%.3f s", seconds(stats.total_ns)) + ", " +
-         format("%.1f", decode_rate(stats)) + " tokens/s after the first\n" +
-         "seed: " + std::to_string(stats.seed) + ", preemptions: " + std::to_string(stats.preemptions) + "\n";
+  return "prompt: " + std::to_string(stats.prompt_tokens) + " tokens, first token after " +
+         format("%.3f s", first) + " (queued " + format("%.3f s", seconds(stats.queue_ns)) + ")\n" +
+         "answer: " + std::to_string(stats.generated_tokens) + " tokens in " +
+         format("%.3f s", seconds(stats.total_ns)) + ", " + format("%.1f", decode_rate(stats)) +
+         " tokens/s after the first\n" + "seed: " + std::to_string(stats.seed) +
+         ", preemptions: " + std::to_string(stats.preemptions) + "\n";
 }
 
 std::string setting_text(const Setting& setting, std::uint64_t resident) {
-  return "kernels: " + setting.device.kernel_set + ", threads: " + std::to_string(setting.device.threads) + "\n" +
-         "loaded in " + format("%.2f s", setting.load_s) + ", resident " + bytes_text(resident) + "\n" +
+  return "kernels: " + setting.device.kernel_set +
+         ", threads: " + std::to_string(setting.device.threads) + "\n" + "loaded in " +
+         format("%.2f s", setting.load_s) + ", resident " + bytes_text(resident) + "\n" +
          setting.stage.ledger.text();
 }
 
@@ -117,7 +120,8 @@ std::uint64_t resident_bytes() {
   std::ifstream file("/proc/self/statm");
   std::uint64_t size = 0;
   std::uint64_t resident = 0;
-  return file >> size >> resident ? resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) : 0;
+  return file >> size >> resident ? resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))
+                                  : 0;
 }
 
 }  // namespace troupe::deploy

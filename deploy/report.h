@@ -1,16 +1,17 @@
-// What the commands print, as text: JSON objects on one line, and figures for people. Pure; any thread.
+// What the commands print, as text: JSON objects on one line, and figures for people. Pure; any
+// thread.
 #pragma once
-
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "deploy/session.h"
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"
 #include "runtime/program/stage.h"
 #include "runtime/serve/request.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace troupe::deploy {
 

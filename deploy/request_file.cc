@@ -1,13 +1,13 @@
 #include "deploy/request_file.h"
 
+#include "kernels/ops.h"
+#include "runtime/text/json_view.h"
+
 #include <charconv>
 #include <cstdint>
 #include <string>
 #include <system_error>
 #include <utility>
-
-#include "kernels/ops.h"
-#include "runtime/text/json_view.h"
 
 namespace troupe::deploy {
 namespace {
@@ -18,7 +18,11 @@ constexpr std::uint32_t kAny = 0xffffffffU;
 constexpr double kSeedMax = 9007199254740992.0;  // what a JSON number holds exactly
 constexpr double kTiny = 1e-30;
 
-Status read_number(const JsonView& line, std::string_view name, double min, double max, std::optional<double>& out) {
+Status read_number(const JsonView& line,
+                   std::string_view name,
+                   double min,
+                   double max,
+                   std::optional<double>& out) {
   if (const auto field = line.find(name)) {
     TROUPE_ASSIGN(out, field->number(min, max));
   }
@@ -159,7 +163,9 @@ Result<Question> read_question(const JsonView& line, const AnswerOptions& usual)
 
 }  // namespace
 
-Result<std::vector<Question>> parse_questions(std::string_view text, const std::string& file, const AnswerOptions& usual) {
+Result<std::vector<Question>> parse_questions(std::string_view text,
+                                              const std::string& file,
+                                              const AnswerOptions& usual) {
   std::vector<Question> questions;
   for (std::size_t number = 1; !text.empty(); ++number) {
     const auto end = std::min(text.find('\n'), text.size());
@@ -169,9 +175,12 @@ Result<std::vector<Question>> parse_questions(std::string_view text, const std::
       continue;
     }
     if (questions.size() == kQuestionsMax) {
-      return error(Kind::kOverloaded, file + " has more than " + std::to_string(kQuestionsMax) + " requests: split it");
+      return error(
+          Kind::kOverloaded,
+          file + " has more than " + std::to_string(kQuestionsMax) + " requests: split it");
     }
-    TROUPE_ASSIGN(const auto document, JsonDocument::parse(line, file + " line " + std::to_string(number)));
+    TROUPE_ASSIGN(const auto document,
+                  JsonDocument::parse(line, file + " line " + std::to_string(number)));
     const JsonView root = document->root();
     TROUPE_ASSIGN(auto question, read_question(root, usual));
     questions.push_back(std::move(question));
@@ -182,7 +191,8 @@ Result<std::vector<Question>> parse_questions(std::string_view text, const std::
   return questions;
 }
 
-Result<std::vector<Question>> read_questions(const std::filesystem::path& path, const AnswerOptions& usual) {
+Result<std::vector<Question>> read_questions(const std::filesystem::path& path,
+                                             const AnswerOptions& usual) {
   TROUPE_ASSIGN(const auto text, read_text_file(path));
   return parse_questions(text, path.string(), usual);
 }

@@ -1,13 +1,13 @@
-#include <cstdio>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "deploy/commands.h"
 #include "deploy/demo_model.h"
 #include "deploy/model_files.h"
 #include "deploy/request_file.h"
 #include "deploy/service.h"
+
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace troupe::deploy {
 namespace {
@@ -22,16 +22,27 @@ std::string ids_text(const std::vector<TokenOutput>& tokens) {
 }
 
 // What is left to print when the answer has ended.
-Status print_end(const ModelFiles& files, const Request& request, const Answer& answer, const Setting& setting, bool json, Output& output) {
+Status print_end(const ModelFiles& files,
+                 const Request& request,
+                 const Answer& answer,
+                 const Setting& setting,
+                 bool json,
+                 Output& output) {
   if (json) {
     return output.write(answer_json(request.prompt, answer, request.logprobs.has_value(), setting));
   }
   return output.write((files.tokenizer == nullptr ? ids_text(answer.tokens) : "") + "\n");
 }
 
-Result<ExitCode> answer_one(const ModelFiles& files, const Question& question, const RunOptions& run, Service& service, World& world) {
+Result<ExitCode> answer_one(const ModelFiles& files,
+                            const Question& question,
+                            const RunOptions& run,
+                            Service& service,
+                            World& world) {
   TROUPE_ASSIGN(const auto request, make_request(files, question, run.chat, service.max_context()));
-  const auto show = [&run, &world](const std::string& text) { return run.json ? Status() : world.output.write(text); };
+  const auto show = [&run, &world](const std::string& text) {
+    return run.json ? Status() : world.output.write(text);
+  };
   TROUPE_ASSIGN(auto asked, ask(service.session(), request, show));
   if (asked.silent) {
     return report_silence();
@@ -42,7 +53,9 @@ Result<ExitCode> answer_one(const ModelFiles& files, const Question& question, c
   }
   TROUPE_TRY(print_end(files, request, asked.answer, service.setting(), run.json, world.output));
   if (run.stats) {
-    std::fputs((stats_text(asked.answer) + setting_text(service.setting(), resident_bytes())).c_str(), stderr);
+    std::fputs(
+        (stats_text(asked.answer) + setting_text(service.setting(), resident_bytes())).c_str(),
+        stderr);
   }
   return asked.interrupted ? ExitCode::kFailed : ExitCode::kDone;
 }
@@ -67,10 +80,13 @@ Result<ExitCode> run_command(const Options& options, World& world) {
   } else if (run.input != Input::kChat) {
     questions.push_back(question_of(run));
     // What is wrong with a single question shows before a large model is loaded.
-    TROUPE_TRY(make_request(files, questions.front(), run.chat, files.config.max_position_embeddings));
+    TROUPE_TRY(
+        make_request(files, questions.front(), run.chat, files.config.max_position_embeddings));
   } else if (files.chat_template == nullptr) {
-    return error(Kind::kInvalid, directory.string() + " has no chat template or no tokenizer, so there is nobody to talk to; "
-                                                      "give --prompt or --token-ids");
+    return error(Kind::kInvalid,
+                 directory.string() +
+                     " has no chat template or no tokenizer, so there is nobody to talk to; "
+                     "give --prompt or --token-ids");
   }
   TROUPE_ASSIGN(const auto service, Service::start(files, options.common, world));
   switch (run.input) {

@@ -1,10 +1,6 @@
-// Service: a model that answers, as `troupe run` needs it: files, engine and session together, started and stopped in order.
-// Main thread.
+// Service: a model that answers, as `troupe run` needs it: files, engine and session together,
+// started and stopped in order. Main thread.
 #pragma once
-
-#include <chrono>
-#include <memory>
-#include <string>
 
 #include "deploy/commands.h"
 #include "deploy/engine.h"
@@ -13,6 +9,10 @@
 #include "deploy/session.h"
 #include "runtime/base/error.h"
 
+#include <chrono>
+#include <memory>
+#include <string>
+
 namespace troupe::deploy {
 
 inline constexpr Time kStopDeadline = std::chrono::seconds(10);
@@ -20,7 +20,9 @@ inline constexpr Time kStopDeadline = std::chrono::seconds(10);
 class Service final {
  public:
   // Loads the model. From here on signals are graceful. `files` and `world` outlive the service.
-  [[nodiscard]] static Result<std::unique_ptr<Service>> start(const ModelFiles& files, const CommonOptions& options, World& world);
+  [[nodiscard]] static Result<std::unique_ptr<Service>> start(const ModelFiles& files,
+                                                              const CommonOptions& options,
+                                                              World& world);
   ~Service();  // stops the node
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -42,7 +44,10 @@ class Service final {
 [[nodiscard]] ExitCode report_silence();
 
 // Talks until the input ends. `files` has a chat template.
-[[nodiscard]] Result<ExitCode> chat(const ModelFiles& files, const RunOptions& run, Service& service, World& world);
+[[nodiscard]] Result<ExitCode> chat(const ModelFiles& files,
+                                    const RunOptions& run,
+                                    Service& service,
+                                    World& world);
 
 // Answers all of a file; results in its order.
 [[nodiscard]] Result<ExitCode> answer_file(const ModelFiles& files,

@@ -1,20 +1,19 @@
 #include "deploy/session.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
+#include "deploy/file.h"
 
 #include <chrono>
 #include <cstdint>
 #include <iterator>
 #include <mutex>
-
-#include "deploy/file.h"
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 namespace troupe::deploy {
 namespace {
 
-constexpr int kLookMs = 10'000;                          // how often a silent node is asked whether it still steps
+constexpr int kLookMs = 10'000;  // how often a silent node is asked whether it still steps
 constexpr Time kStatusDeadline = std::chrono::seconds(5);
 
 }  // namespace
@@ -35,7 +34,11 @@ struct Session::Mailbox {
 };
 
 Session::Session(Node& node, Signals& signals, const Clock& clock, Time silence_max)
-    : node_(node), signals_(signals), clock_(clock), silence_max_(silence_max), mailbox_(std::make_shared<Mailbox>()) {
+    : node_(node),
+      signals_(signals),
+      clock_(clock),
+      silence_max_(silence_max),
+      mailbox_(std::make_shared<Mailbox>()) {
   TROUPE_CHECK(mailbox_->wake.fd() >= 0, "no descriptor left for events");
 }
 
@@ -43,8 +46,11 @@ Session::~Session() = default;
 
 Status Session::submit(std::size_t tag, Request request) {
   progress_at_ = clock_.now();
-  TROUPE_ASSIGN(const auto id,
-                node_.submit(std::move(request), [mailbox = mailbox_, tag](const RequestEvent& event) { mailbox->post(tag, event); }));
+  TROUPE_ASSIGN(
+      const auto id,
+      node_.submit(std::move(request), [mailbox = mailbox_, tag](const RequestEvent& event) {
+        mailbox->post(tag, event);
+      }));
   running_[tag] = id;
   return {};
 }
@@ -66,7 +72,8 @@ bool Session::silent() {
 
 Session::Wake Session::wait(bool watch_signals) {
   for (;;) {
-    pollfd watched[] = {{mailbox_->wake.fd(), POLLIN, 0}, {watch_signals ? signals_.fd() : -1, POLLIN, 0}};
+    pollfd watched[] = {{mailbox_->wake.fd(), POLLIN, 0},
+                        {watch_signals ? signals_.fd() : -1, POLLIN, 0}};
     const int ready = ::poll(watched, 2, kLookMs);
     if (watched[1].revents != 0) {
       return Wake::kSignal;
@@ -109,7 +116,9 @@ void append(Answer& answer, const RequestEvent& event) {
   }
 }
 
-Result<Asked> ask(Session& session, Request request, const std::function<Status(const std::string&)>& show) {
+Result<Asked> ask(Session& session,
+                  Request request,
+                  const std::function<Status(const std::string&)>& show) {
   Asked asked;
   TROUPE_TRY(session.submit(0, std::move(request)));
   const auto interrupt = [&session, &asked] {

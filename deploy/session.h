@@ -1,8 +1,14 @@
-// Session: the main thread's side of a node. Requests go in with a tag, their events come back in order, and waiting for them
-// also notices signals and a node that has fallen silent.
+// Session: the main thread's side of a node. Requests go in with a tag, their events come back in
+// order, and waiting for them also notices signals and a node that has fallen silent.
 //
 // SE-1: no wait is without end: a node that makes no step for `silence_max` counts as silent.
 #pragma once
+
+#include "actors/node.h"
+#include "deploy/signals.h"
+#include "runtime/base/error.h"
+#include "runtime/base/sources.h"
+#include "runtime/serve/request.h"
 
 #include <cstddef>
 #include <functional>
@@ -12,12 +18,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "actors/node.h"
-#include "deploy/signals.h"
-#include "runtime/base/error.h"
-#include "runtime/base/sources.h"
-#include "runtime/serve/request.h"
 
 namespace troupe::deploy {
 
@@ -58,7 +58,8 @@ class Session final {
   Signals& signals_;
   const Clock& clock_;
   Time silence_max_;
-  std::shared_ptr<Mailbox> mailbox_;  // shared with sinks, which the node may call until it has stopped
+  std::shared_ptr<Mailbox>
+      mailbox_;  // shared with sinks, which the node may call until it has stopped
   std::map<std::size_t, RequestId> running_;
   Time progress_at_{0};
   std::uint64_t steps_ = 0;
@@ -72,8 +73,11 @@ struct Asked {
   Status output;             // of `show`
 };
 
-// Runs one request; `show` gets each piece of text as it comes. Its first error cancels the request.
-[[nodiscard]] Result<Asked> ask(Session& session, Request request, const std::function<Status(const std::string&)>& show);
+// Runs one request; `show` gets each piece of text as it comes. Its first error cancels the
+// request.
+[[nodiscard]] Result<Asked> ask(Session& session,
+                                Request request,
+                                const std::function<Status(const std::string&)>& show);
 
 // Adds an event to the answer.
 void append(Answer& answer, const RequestEvent& event);

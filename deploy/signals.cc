@@ -1,21 +1,20 @@
 #include "deploy/signals.h"
 
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
+#include "deploy/exit_code.h"
+#include "deploy/file.h"
 
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <string>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <thread>
-
-#include "deploy/exit_code.h"
-#include "deploy/file.h"
+#include <unistd.h>
 
 namespace troupe::deploy {
 namespace {
@@ -29,7 +28,10 @@ void add_one(int fd) {
 class SignalThread final : public Signals {
  public:
   SignalThread(File signals, File wake, File quit)
-      : signals_(std::move(signals)), wake_(std::move(wake)), quit_(std::move(quit)), thread_([this] { watch(); }) {}
+      : signals_(std::move(signals)),
+        wake_(std::move(wake)),
+        quit_(std::move(quit)),
+        thread_([this] { watch(); }) {}
   ~SignalThread() override {
     add_one(quit_.fd());
     thread_.join();
@@ -88,9 +90,11 @@ Result<std::unique_ptr<Signals>> Signals::open() {
   File wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   File quit(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (signals.fd() < 0 || wake.fd() < 0 || quit.fd() < 0) {
-    return error(Kind::kInternal, std::string("no descriptor for signals: ") + std::strerror(errno));
+    return error(Kind::kInternal,
+                 std::string("no descriptor for signals: ") + std::strerror(errno));
   }
-  return std::unique_ptr<Signals>(std::make_unique<SignalThread>(std::move(signals), std::move(wake), std::move(quit)));
+  return std::unique_ptr<Signals>(
+      std::make_unique<SignalThread>(std::move(signals), std::move(wake), std::move(quit)));
 }
 
 }  // namespace troupe::deploy

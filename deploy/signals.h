@@ -1,14 +1,16 @@
-// Signals: SIGINT and SIGTERM as something to poll for. A thread of its own takes them, so that a second one ends the process
-// even while the main thread is stuck in a write. Made once in main, before any other thread, and used by the main thread.
+// Signals: SIGINT and SIGTERM as something to poll for. A thread of its own takes them, so that a
+// second one ends the process even while the main thread is stuck in a write. Made once in main,
+// before any other thread, and used by the main thread.
 //
-// SG-1: while not graceful (loading, measuring) the first signal ends the process at once, with ExitCode::kFailed.
-// SG-2: while graceful the first signal makes fd() readable; one more before acknowledge() ends the process at once.
-// SG-3: SIGPIPE is ignored: writing to a reader that is gone is an error of the write.
+// SG-1: while not graceful (loading, measuring) the first signal ends the process at once, with
+// ExitCode::kFailed. SG-2: while graceful the first signal makes fd() readable; one more before
+// acknowledge() ends the process at once. SG-3: SIGPIPE is ignored: writing to a reader that is
+// gone is an error of the write.
 #pragma once
 
-#include <memory>
-
 #include "runtime/base/error.h"
+
+#include <memory>
 
 namespace troupe::deploy {
 

@@ -9,11 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <unordered_map>
-#include <utility>
-
 #include <sys/mman.h>
 #include <unistd.h>
+#include <unordered_map>
+#include <utility>
 
 namespace troupe {
 namespace {
@@ -33,13 +32,14 @@ struct Naming {
   Form form;
 };
 
-constexpr std::array<Naming, 7> kTopNames = {{{"embed", "embed_tokens.weight", Form::kExact},
-                                              {"final_norm", "norm.weight", Form::kVector},
-                                              {"head", "lm_head.weight", Form::kMatrix},
-                                              {"mtp.fc", "mtp.fc.weight", Form::kMatrix},
-                                              {"mtp.embedding_norm", "mtp.pre_fc_norm_embedding.weight", Form::kVector},
-                                              {"mtp.hidden_norm", "mtp.pre_fc_norm_hidden.weight", Form::kVector},
-                                              {"mtp.norm", "mtp.norm.weight", Form::kVector}}};
+constexpr std::array<Naming, 7> kTopNames = {
+    {{"embed", "embed_tokens.weight", Form::kExact},
+     {"final_norm", "norm.weight", Form::kVector},
+     {"head", "lm_head.weight", Form::kMatrix},
+     {"mtp.fc", "mtp.fc.weight", Form::kMatrix},
+     {"mtp.embedding_norm", "mtp.pre_fc_norm_embedding.weight", Form::kVector},
+     {"mtp.hidden_norm", "mtp.pre_fc_norm_hidden.weight", Form::kVector},
+     {"mtp.norm", "mtp.norm.weight", Form::kVector}}};
 
 constexpr std::array<Naming, 26> kLayerNames = {
     {{"mixer_norm", "input_layernorm.weight", Form::kVector},
@@ -82,7 +82,8 @@ struct Place {
 std::string_view layer_prefix(std::string_view name) {
   constexpr std::string_view kLayers = "layers.";
   const std::size_t at = name.find(kLayers);
-  return at == std::string_view::npos ? "" : name.substr(0, name.find('.', at + kLayers.size()) + 1);
+  return at == std::string_view::npos ? ""
+                                      : name.substr(0, name.find('.', at + kLayers.size()) + 1);
 }
 
 const Naming& naming_of(std::span<const Naming> names, std::string_view ours) {
@@ -138,8 +139,13 @@ class Binder final {
     return plain(naming, prefix, expected);
   }
 
-  [[nodiscard]] static Place plain(const Naming& naming, const std::string& prefix, const ExpectedTensor& expected) {
-    Place place{.stored = prefix + std::string(naming.stored), .shape = {}, .form = naming.form, .row_map = {}};
+  [[nodiscard]] static Place plain(const Naming& naming,
+                                   const std::string& prefix,
+                                   const ExpectedTensor& expected) {
+    Place place{.stored = prefix + std::string(naming.stored),
+                .shape = {},
+                .form = naming.form,
+                .row_map = {}};
     if (naming.form == Form::kVector) {
       place.shape = {expected.columns};
     } else if (naming.form == Form::kConv) {
@@ -150,7 +156,9 @@ class Binder final {
     return place;
   }
 
-  [[nodiscard]] Place query(const Naming& naming, const std::string& prefix, const ExpectedTensor& expected) const {
+  [[nodiscard]] Place query(const Naming& naming,
+                            const std::string& prefix,
+                            const ExpectedTensor& expected) const {
     Place place = plain(naming, prefix, expected);
     if (config_.attention_output_gate) {
       place.shape[0] *= 2;
@@ -160,7 +168,9 @@ class Binder final {
   }
 
   // Which of the two released layouts a layer has is asked of its tensors, not of the config.
-  [[nodiscard]] Place gdn(const Naming& naming, const std::string& prefix, const ExpectedTensor& expected) const {
+  [[nodiscard]] Place gdn(const Naming& naming,
+                          const std::string& prefix,
+                          const ExpectedTensor& expected) const {
     Place place = plain(naming, prefix, expected);
     const std::string qkvz = prefix + "linear_attn.in_proj_qkvz.weight";
     const std::string ba = prefix + "linear_attn.in_proj_ba.weight";
@@ -178,7 +188,9 @@ class Binder final {
   }
 
   // `tail` is "moe.experts.E.PART".
-  [[nodiscard]] Place expert(const std::string& prefix, std::string_view tail, const ExpectedTensor& expected) const {
+  [[nodiscard]] Place expert(const std::string& prefix,
+                             std::string_view tail,
+                             const ExpectedTensor& expected) const {
     constexpr std::string_view kExperts = "moe.experts.";
     const std::string_view part = tail.substr(tail.rfind('.') + 1);
     const std::string_view digits = tail.substr(kExperts.size(), tail.rfind('.') - kExperts.size());
@@ -200,53 +212,81 @@ class Binder final {
 
   [[nodiscard]] std::string missing(const ExpectedTensor& expected, const Place& place) const {
     const bool mtp = expected.name.starts_with("mtp.");
-    return message(table_.described(), mtp ? ": the MTP layer is incomplete" : "",
-                   ": no file has tensor \"", place.stored,
+    return message(table_.described(),
+                   mtp ? ": the MTP layer is incomplete" : "",
+                   ": no file has tensor \"",
+                   place.stored,
                    "\" under any known prefix; config.json asks for it with shape ",
-                   shape_text(place.shape), expected.name == "head" ? " because tie_word_embeddings is false" : "");
+                   shape_text(place.shape),
+                   expected.name == "head" ? " because tie_word_embeddings is false" : "");
   }
 
   template <class... Parts>
-  [[nodiscard]] static tl::unexpected<Error> fail(const TensorTable::Entry& entry, const Parts&... parts) {
-    return error(Kind::kInvalid, message(entry.file->name(), ": tensor \"", entry.tensor->name, "\" ", parts...));
+  [[nodiscard]] static tl::unexpected<Error> fail(const TensorTable::Entry& entry,
+                                                  const Parts&... parts) {
+    return error(Kind::kInvalid,
+                 message(entry.file->name(), ": tensor \"", entry.tensor->name, "\" ", parts...));
   }
 
   [[nodiscard]] static Status check(const TensorTable::Entry& entry, const Place& place) {
     const StoredTensor& tensor = *entry.tensor;
     if (tensor.shape != place.shape) {
-      return fail(entry, "has shape ", shape_text(tensor.shape), ", config.json asks for ", shape_text(place.shape));
+      return fail(entry,
+                  "has shape ",
+                  shape_text(tensor.shape),
+                  ", config.json asks for ",
+                  shape_text(place.shape));
     }
     const bool fp8 = tensor.dtype == DType::kF8E4M3;
     if (fp8 && place.shape.size() == 3 && place.form == Form::kMatrix) {
-      return error(Kind::kUnsupported,
-                   message(entry.file->name(), ": tensor \"", tensor.name,
-                           "\" holds all experts in F8_E4M3; Troupe runs FP8 experts stored one by one"));
+      return error(
+          Kind::kUnsupported,
+          message(entry.file->name(),
+                  ": tensor \"",
+                  tensor.name,
+                  "\" holds all experts in F8_E4M3; Troupe runs FP8 experts stored one by one"));
     }
-    const bool plain = tensor.dtype == DType::kBF16 || tensor.dtype == DType::kF16 || tensor.dtype == DType::kF32;
+    const bool plain =
+        tensor.dtype == DType::kBF16 || tensor.dtype == DType::kF16 || tensor.dtype == DType::kF32;
     if (!plain && !(fp8 && place.form == Form::kMatrix)) {
-      return fail(entry, "is ", tensor.dtype_name, ", expected BF16, F16 or F32",
+      return fail(entry,
+                  "is ",
+                  tensor.dtype_name,
+                  ", expected BF16, F16 or F32",
                   place.form == Form::kMatrix ? ", or F8_E4M3 with scales" : "");
     }
     return check_alignment(entry, size_of(*tensor.dtype));
   }
 
-  [[nodiscard]] static Status check_alignment(const TensorTable::Entry& entry, std::size_t element) {
+  [[nodiscard]] static Status check_alignment(const TensorTable::Entry& entry,
+                                              std::size_t element) {
     if (reinterpret_cast<std::uintptr_t>(entry.file->data(*entry.tensor)) % element != 0) {
-      return fail(entry, "is not aligned to its ", element, "-byte elements: save the file again with safetensors");
+      return fail(entry,
+                  "is not aligned to its ",
+                  element,
+                  "-byte elements: save the file again with safetensors");
     }
     return {};
   }
 
-  [[nodiscard]] Status bind_scale(const TensorTable::Entry& weight, const Place& place, TensorView& view) {
+  [[nodiscard]] Status bind_scale(const TensorTable::Entry& weight,
+                                  const Place& place,
+                                  TensorView& view) {
     TensorTable::Entry* scale = table_.find(place.stored + "_scale_inv");
     if (scale == nullptr) {
-      return fail(weight, "is F8_E4M3, but no file has its scales \"", weight.tensor->name, "_scale_inv\"");
+      return fail(
+          weight, "is F8_E4M3, but no file has its scales \"", weight.tensor->name, "_scale_inv\"");
     }
     const std::vector<std::uint64_t> blocks = {(place.shape[0] + kBlock - 1) / kBlock,
                                                (place.shape[1] + kBlock - 1) / kBlock};
     if (scale->tensor->shape != blocks) {
-      return fail(*scale, "has shape ", shape_text(scale->tensor->shape), ", expected ", shape_text(blocks),
-                  ": one scale for each 128 x 128 block of ", shape_text(place.shape));
+      return fail(*scale,
+                  "has shape ",
+                  shape_text(scale->tensor->shape),
+                  ", expected ",
+                  shape_text(blocks),
+                  ": one scale for each 128 x 128 block of ",
+                  shape_text(place.shape));
     }
     if (scale->tensor->dtype != DType::kBF16 && scale->tensor->dtype != DType::kF32) {
       return fail(*scale, "is ", scale->tensor->dtype_name, ", expected BF16 or F32");
@@ -288,7 +328,8 @@ class MappedCheckpoint final : public Checkpoint {
   [[nodiscard]] std::string header_digest() const override {
     Sha256 digest;
     for (const auto& file : table_.files()) {
-      // Each field ends in a line feed, which no file name and no number has, so no two lists of files read alike.
+      // Each field ends in a line feed, which no file name and no number has, so no two lists of
+      // files read alike.
       digest.update(message(file->name(), "\n", file->bytes(), "\n", file->header().size(), "\n"));
       digest.update(file->header());
     }

@@ -27,11 +27,12 @@ constexpr std::array<FamilyName, 5> kModelTypes = {{{"qwen3_next", Family::kNext
                                                     {"qwen3_5_moe", Family::kMoe},
                                                     {"qwen3_5_moe_text", Family::kMoe}}};
 
-constexpr std::array<FamilyName, 5> kArchitectures = {{{"Qwen3NextForCausalLM", Family::kNext},
-                                                       {"Qwen3_5ForCausalLM", Family::kDense},
-                                                       {"Qwen3_5ForConditionalGeneration", Family::kDense},
-                                                       {"Qwen3_5MoeForCausalLM", Family::kMoe},
-                                                       {"Qwen3_5MoeForConditionalGeneration", Family::kMoe}}};
+constexpr std::array<FamilyName, 5> kArchitectures = {
+    {{"Qwen3NextForCausalLM", Family::kNext},
+     {"Qwen3_5ForCausalLM", Family::kDense},
+     {"Qwen3_5ForConditionalGeneration", Family::kDense},
+     {"Qwen3_5MoeForCausalLM", Family::kMoe},
+     {"Qwen3_5MoeForConditionalGeneration", Family::kMoe}}};
 
 std::optional<Family> family_of(std::span<const FamilyName> names, std::string_view name) {
   const auto found = std::ranges::find(names, name, &FamilyName::name);
@@ -66,12 +67,17 @@ Result<Family> read_family(const ConfigKeys& keys, ModelConfig& config) {
   }
   if (type.is("qwen4_exp") || type.is("qwen4_exp_text")) {
     return keys.fail(Kind::kUnsupported,
-                     "model_type \"qwen4_exp\" has another residual stream, indexed attention and n-gram tables, "
+                     "model_type \"qwen4_exp\" has another residual stream, indexed attention and "
+                     "n-gram tables, "
                      "which Troupe does not run; use a Qwen3-Next or Qwen3.5 model");
   }
   const std::optional<Family> family = family_of(kModelTypes, type.string());
   if (!family) {
-    return keys.fail(Kind::kUnsupported, "model_type is ", type.shown(), "; Troupe runs ", join_names(kModelTypes));
+    return keys.fail(Kind::kUnsupported,
+                     "model_type is ",
+                     type.shown(),
+                     "; Troupe runs ",
+                     join_names(kModelTypes));
   }
 
   const JsonValue list = keys.top().find("architectures");
@@ -86,15 +92,24 @@ Result<Family> read_family(const ConfigKeys& keys, ModelConfig& config) {
   const std::optional<Family> claimed = family_of(kArchitectures, config.architecture);
   if (!claimed) {
     return keys.fail(Kind::kUnsupported,
-                     "architectures[0] is ", classes.front().shown(), "; Troupe runs ", join_names(kArchitectures));
+                     "architectures[0] is ",
+                     classes.front().shown(),
+                     "; Troupe runs ",
+                     join_names(kArchitectures));
   }
   if (*claimed != *family) {
-    return keys.fail(Kind::kInvalid, "architectures[0] is ", classes.front().shown(),
-                     ", but model_type is ", type.shown());
+    return keys.fail(Kind::kInvalid,
+                     "architectures[0] is ",
+                     classes.front().shown(),
+                     ", but model_type is ",
+                     type.shown());
   }
   const JsonValue inner = keys.text().find("model_type");
   if (inner.exists() && family_of(kModelTypes, inner.string()) != family) {
-    return keys.fail(Kind::kInvalid, "text_config.model_type is ", inner.shown(), ", but model_type is ",
+    return keys.fail(Kind::kInvalid,
+                     "text_config.model_type is ",
+                     inner.shown(),
+                     ", but model_type is ",
                      type.shown());
   }
   config.model_type = text_model_type(*family);
@@ -117,21 +132,25 @@ Status check_quantization(const ConfigKeys& keys) {
   const JsonValue method = quantization.find("quant_method");
   const JsonValue algorithm = quantization.find("quant_algo");
   if (algorithm.exists()) {
-    return keys.fail(Kind::kUnsupported, "quantization_config.quant_algo is ", algorithm.shown(), kRemedy);
+    return keys.fail(
+        Kind::kUnsupported, "quantization_config.quant_algo is ", algorithm.shown(), kRemedy);
   }
   if (!method.exists()) {
     return keys.missing("quantization_config.quant_method");
   }
   if (!method.is("fp8")) {
-    return keys.fail(Kind::kUnsupported, "quantization_config.quant_method is ", method.shown(), kRemedy);
+    return keys.fail(
+        Kind::kUnsupported, "quantization_config.quant_method is ", method.shown(), kRemedy);
   }
   const JsonValue format = quantization.find("fmt");
   if (format.exists() && !format.is("e4m3")) {
-    return keys.fail(Kind::kUnsupported, "quantization_config.fmt is ", format.shown(), ", expected \"e4m3\"");
+    return keys.fail(
+        Kind::kUnsupported, "quantization_config.fmt is ", format.shown(), ", expected \"e4m3\"");
   }
   const JsonValue block = quantization.find("weight_block_size");
   if (block.shown() != "[128,128]") {
-    return keys.fail(Kind::kUnsupported, "quantization_config.weight_block_size is ", block.shown(), kRemedy);
+    return keys.fail(
+        Kind::kUnsupported, "quantization_config.weight_block_size is ", block.shown(), kRemedy);
   }
   return {};
 }
@@ -140,12 +159,15 @@ Status check_options(const ConfigKeys& keys) {
   for (const char* key : {"attention_bias", "layer_scale", "mtp_use_dedicated_embeddings"}) {
     TROUPE_ASSIGN(const bool on, keys.flag(key, false));
     if (on) {
-      return keys.fail(Kind::kUnsupported, key, " is true, which Troupe does not run (no released model has it)");
+      return keys.fail(Kind::kUnsupported,
+                       key,
+                       " is true, which Troupe does not run (no released model has it)");
     }
   }
   const JsonValue activation = keys.find("hidden_act");
   if (activation.exists() && !activation.is("silu")) {
-    return keys.fail(Kind::kUnsupported, "hidden_act is ", activation.shown(), "; Troupe runs \"silu\"");
+    return keys.fail(
+        Kind::kUnsupported, "hidden_act is ", activation.shown(), "; Troupe runs \"silu\"");
   }
   return check_quantization(keys);
 }
@@ -153,7 +175,8 @@ Status check_options(const ConfigKeys& keys) {
 Status read_sizes(const ConfigKeys& keys, ModelConfig& config) {
   TROUPE_ASSIGN(config.vocab_size, keys.integer("vocab_size", {1, kMaxVocabulary}));
   TROUPE_ASSIGN(config.hidden_size, keys.integer("hidden_size", {1, kMaxWidth}));
-  TROUPE_ASSIGN(config.max_position_embeddings, keys.integer("max_position_embeddings", {1, kMaxContext}));
+  TROUPE_ASSIGN(config.max_position_embeddings,
+                keys.integer("max_position_embeddings", {1, kMaxContext}));
   const JsonValue eps = keys.find("rms_norm_eps");
   if (!eps.exists()) {
     return keys.missing("rms_norm_eps");
@@ -174,8 +197,11 @@ Status read_attention(const ConfigKeys& keys, Family family, ModelConfig& config
   TROUPE_ASSIGN(config.kv_heads, keys.integer("num_key_value_heads", {1, kMaxHeads}));
   TROUPE_ASSIGN(config.head_dim, keys.integer("head_dim", {1, kMaxHeadDim}));
   if (config.attention_heads % config.kv_heads != 0) {
-    return keys.fail(Kind::kInvalid, "num_attention_heads is ", config.attention_heads,
-                     ", not a multiple of num_key_value_heads, ", config.kv_heads);
+    return keys.fail(Kind::kInvalid,
+                     "num_attention_heads is ",
+                     config.attention_heads,
+                     ", not a multiple of num_key_value_heads, ",
+                     config.kv_heads);
   }
   if (family != Family::kNext) {  // Qwen3-Next is always gated and has no such key
     TROUPE_ASSIGN(config.attention_output_gate, keys.flag("attn_output_gate", true));
@@ -190,14 +216,19 @@ Status read_gdn(const ConfigKeys& keys, ModelConfig& config) {
   TROUPE_ASSIGN(config.gdn_key_dim, keys.integer("linear_key_head_dim", {1, kMaxHeadDim}));
   TROUPE_ASSIGN(config.gdn_value_dim, keys.integer("linear_value_head_dim", {1, kMaxHeadDim}));
   if (config.gdn_value_heads % config.gdn_key_heads != 0) {
-    return keys.fail(Kind::kInvalid, "linear_num_value_heads is ", config.gdn_value_heads,
-                     ", not a multiple of linear_num_key_heads, ", config.gdn_key_heads);
+    return keys.fail(Kind::kInvalid,
+                     "linear_num_value_heads is ",
+                     config.gdn_value_heads,
+                     ", not a multiple of linear_num_key_heads, ",
+                     config.gdn_key_heads);
   }
   const JsonValue gate = keys.find("output_gate_type");
   if (gate.is("sigmoid")) {
     config.gdn_gate = GateActivation::kSigmoid;
   } else if (gate.exists() && !gate.is("swish") && !gate.is("silu")) {
-    return keys.fail(Kind::kUnsupported, "output_gate_type is ", gate.shown(),
+    return keys.fail(Kind::kUnsupported,
+                     "output_gate_type is ",
+                     gate.shown(),
                      "; Troupe runs \"silu\", \"swish\" and \"sigmoid\"");
   }
   return {};
@@ -208,7 +239,8 @@ Status read_mixers(const ConfigKeys& keys, ModelConfig& config) {
   config.layers.resize(layers);
   const JsonValue types = keys.find("layer_types");
   if (!types.exists()) {
-    TROUPE_ASSIGN(const std::uint32_t interval, keys.integer("full_attention_interval", {1, kMaxLayers}, 4));
+    TROUPE_ASSIGN(const std::uint32_t interval,
+                  keys.integer("full_attention_interval", {1, kMaxLayers}, 4));
     for (std::uint32_t i = 0; i < layers; ++i) {
       config.layers[i].mixer = (i + 1) % interval == 0 ? Mixer::kAttention : Mixer::kGatedDeltaNet;
     }
@@ -219,7 +251,11 @@ Status read_mixers(const ConfigKeys& keys, ModelConfig& config) {
   }
   const std::vector<JsonValue> kinds = types.elements();
   if (kinds.size() != layers) {
-    return keys.fail(Kind::kInvalid, "layer_types has ", kinds.size(), " entries, but num_hidden_layers is ", layers);
+    return keys.fail(Kind::kInvalid,
+                     "layer_types has ",
+                     kinds.size(),
+                     " entries, but num_hidden_layers is ",
+                     layers);
   }
   for (std::uint32_t i = 0; i < layers; ++i) {
     const JsonValue type = kinds[i];
@@ -228,7 +264,11 @@ Status read_mixers(const ConfigKeys& keys, ModelConfig& config) {
     } else if (type.is("linear_attention") || type.is("mamba")) {
       config.layers[i].mixer = Mixer::kGatedDeltaNet;
     } else {
-      return keys.fail(Kind::kUnsupported, "layer_types[", i, "] is ", type.shown(),
+      return keys.fail(Kind::kUnsupported,
+                       "layer_types[",
+                       i,
+                       "] is ",
+                       type.shown(),
                        "; Troupe runs \"linear_attention\" and \"full_attention\"");
     }
   }
@@ -249,7 +289,8 @@ Status read_sparsity(const ConfigKeys& keys, ModelConfig& config) {
     return keys.wrong("mlp_only_layers", dense, "a list of layer indices");
   }
   for (const JsonValue entry : dense.elements()) {
-    TROUPE_ASSIGN(const std::uint32_t layer, keys.integer_of("mlp_only_layers[]", entry, {0, layers - 1}));
+    TROUPE_ASSIGN(const std::uint32_t layer,
+                  keys.integer_of("mlp_only_layers[]", entry, {0, layers - 1}));
     config.layers[layer].feed_forward = FeedForward::kDense;
   }
   return {};
@@ -272,23 +313,30 @@ Status read_feed_forward(const ConfigKeys& keys, Family family, ModelConfig& con
   }
   TROUPE_ASSIGN(config.experts, keys.integer("num_experts", {1, kMaxExperts}));
   TROUPE_ASSIGN(config.experts_per_token, keys.integer("num_experts_per_tok", {1, kMaxExperts}));
-  TROUPE_ASSIGN(config.moe_intermediate_size, keys.integer("moe_intermediate_size", {1, kMaxWidth}));
+  TROUPE_ASSIGN(config.moe_intermediate_size,
+                keys.integer("moe_intermediate_size", {1, kMaxWidth}));
   TROUPE_ASSIGN(config.shared_expert_intermediate_size,
                 keys.integer("shared_expert_intermediate_size", {1, kMaxWidth}));
   if (config.experts_per_token > config.experts) {
-    return keys.fail(Kind::kInvalid, "num_experts_per_tok is ", config.experts_per_token,
-                     ", more than num_experts, ", config.experts);
+    return keys.fail(Kind::kInvalid,
+                     "num_experts_per_tok is ",
+                     config.experts_per_token,
+                     ", more than num_experts, ",
+                     config.experts);
   }
   return {};
 }
 
 Status read_tokens(const ConfigKeys& keys, Family family, ModelConfig& config) {
-  const std::string_view key =
-      keys.find("mtp_num_hidden_layers").exists() ? "mtp_num_hidden_layers" : "num_nextn_predict_layers";
+  const std::string_view key = keys.find("mtp_num_hidden_layers").exists()
+                                   ? "mtp_num_hidden_layers"
+                                   : "num_nextn_predict_layers";
   // Published Qwen3-Next files have the MTP layer and no key that says so.
-  TROUPE_ASSIGN(config.mtp_layers, keys.integer(key, {0, kMaxLayers}, family == Family::kNext ? 1U : 0U));
+  TROUPE_ASSIGN(config.mtp_layers,
+                keys.integer(key, {0, kMaxLayers}, family == Family::kNext ? 1U : 0U));
   if (config.mtp_layers > 1) {
-    return keys.fail(Kind::kUnsupported, key, " is ", config.mtp_layers, "; Troupe runs one MTP layer or none");
+    return keys.fail(
+        Kind::kUnsupported, key, " is ", config.mtp_layers, "; Troupe runs one MTP layer or none");
   }
   const JsonValue eos = keys.find("eos_token_id");
   if (!eos.exists()) {
@@ -337,13 +385,16 @@ Result<ModelConfig> parse_model_config(std::string_view json, std::string_view f
 Result<ModelConfig> read_model_config(const std::filesystem::path& directory) {
   std::error_code failure;
   if (!std::filesystem::is_directory(directory, failure)) {
-    return error(Kind::kInvalid, message(directory.string(), ": not a directory; give the folder with config.json"));
+    return error(
+        Kind::kInvalid,
+        message(directory.string(), ": not a directory; give the folder with config.json"));
   }
   const std::filesystem::path path = directory / "config.json";
   if (!std::filesystem::exists(path, failure)) {
     return error(Kind::kInvalid, message(directory.string(), ": no config.json in this directory"));
   }
-  TROUPE_ASSIGN(const JsonDocument document, JsonDocument::read(path, "config.json", kMaxConfigBytes));
+  TROUPE_ASSIGN(const JsonDocument document,
+                JsonDocument::read(path, "config.json", kMaxConfigBytes));
   return read_document(document, "config.json");
 }
 

@@ -1,18 +1,19 @@
-// ModelConfig: everything the rest of Troupe needs to know about a model, read once from config.json, checked once,
-// trusted afterwards. An immutable value; any thread.
+// ModelConfig: everything the rest of Troupe needs to know about a model, read once from
+// config.json, checked once, trusted afterwards. An immutable value; any thread.
 //
-// MC-1: every number here was range-checked and is consistent with every other (sizes divide, lists have the right
+// MC-1: every number here was range-checked and is consistent with every other (sizes divide, lists
+// have the right
 //       length).
 // MC-2: layers[i] says what layer i is; nobody re-derives it.
 #pragma once
+
+#include "runtime/base/error.h"
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "runtime/base/error.h"
 
 namespace troupe {
 
@@ -72,18 +73,25 @@ struct ModelConfig {
   bool norm_topk_prob = true;
 
   std::uint32_t mtp_layers = 0;  // as the config says; the weights decide
-  std::vector<std::uint32_t> eos_token_ids;  // of config.json only; MODEL.md 5.3 has the other places
+  std::vector<std::uint32_t>
+      eos_token_ids;  // of config.json only; MODEL.md 5.3 has the other places
 
-  [[nodiscard]] std::uint32_t gdn_key_width() const { return gdn_key_heads * gdn_key_dim; }        // Kd
-  [[nodiscard]] std::uint32_t gdn_value_width() const { return gdn_value_heads * gdn_value_dim; }  // Vd
-  [[nodiscard]] std::uint32_t gdn_conv_channels() const { return 2 * gdn_key_width() + gdn_value_width(); }
+  [[nodiscard]] std::uint32_t gdn_key_width() const { return gdn_key_heads * gdn_key_dim; }  // Kd
+  [[nodiscard]] std::uint32_t gdn_value_width() const {
+    return gdn_value_heads * gdn_value_dim;
+  }  // Vd
+  [[nodiscard]] std::uint32_t gdn_conv_channels() const {
+    return 2 * gdn_key_width() + gdn_value_width();
+  }
   [[nodiscard]] std::uint32_t count(Mixer mixer) const;
   [[nodiscard]] bool has(FeedForward kind) const;
 };
 
-// Reads and checks DIRECTORY/config.json (or the text given). Errors: kInvalid names the key, what it says and what
-// was expected; kUnsupported names an architecture, layer type or option that Troupe does not run.
+// Reads and checks DIRECTORY/config.json (or the text given). Errors: kInvalid names the key, what
+// it says and what was expected; kUnsupported names an architecture, layer type or option that
+// Troupe does not run.
 [[nodiscard]] Result<ModelConfig> read_model_config(const std::filesystem::path& directory);
-[[nodiscard]] Result<ModelConfig> parse_model_config(std::string_view json, std::string_view file_name);
+[[nodiscard]] Result<ModelConfig> parse_model_config(std::string_view json,
+                                                     std::string_view file_name);
 
 }  // namespace troupe

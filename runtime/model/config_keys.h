@@ -1,22 +1,25 @@
-// Typed, checked access to the keys of a config.json. Private to runtime/model; borrows the document; one thread.
+// Typed, checked access to the keys of a config.json. Private to runtime/model; borrows the
+// document; one thread.
 //
-// KE-1: a key is looked for in the text part, then at the top level; null counts as absent (MODEL rule for nested
+// KE-1: a key is looked for in the text part, then at the top level; null counts as absent (MODEL
+// rule for nested
 //       configs).
 #pragma once
-
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 
 #include "runtime/base/error.h"
 #include "runtime/model/config.h"
 #include "runtime/model/json.h"
 #include "runtime/model/message.h"
 
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
 namespace troupe {
 
-// Far above every known model, low enough that no product of two of them overflows where rows are counted in 32 bits.
+// Far above every known model, low enough that no product of two of them overflows where rows are
+// counted in 32 bits.
 inline constexpr std::uint32_t kMaxVocabulary = 1U << 24;
 inline constexpr std::uint32_t kMaxWidth = 1U << 17;
 inline constexpr std::uint32_t kMaxLayers = 1024;
@@ -32,7 +35,8 @@ struct Range {
 
 class ConfigKeys final {
  public:
-  ConfigKeys(JsonValue top, JsonValue text, std::string_view file) : top_(top), text_(text), file_(file) {}
+  ConfigKeys(JsonValue top, JsonValue text, std::string_view file)
+      : top_(top), text_(text), file_(file) {}
 
   [[nodiscard]] JsonValue top() const { return top_; }
   [[nodiscard]] JsonValue text() const { return text_; }
@@ -48,24 +52,32 @@ class ConfigKeys final {
   [[nodiscard]] tl::unexpected<Error> missing(std::string_view key) const {
     return fail(Kind::kInvalid, key, " is missing");
   }
-  [[nodiscard]] tl::unexpected<Error> wrong(std::string_view key, JsonValue value, std::string_view expected) const {
+  [[nodiscard]] tl::unexpected<Error> wrong(std::string_view key,
+                                            JsonValue value,
+                                            std::string_view expected) const {
     return fail(Kind::kInvalid, key, " is ", value.shown(), ", expected ", expected);
   }
 
   // The value as a T in the range, or kInvalid under the name `key`.
-  [[nodiscard]] Result<std::uint32_t> integer_of(std::string_view key, JsonValue value, Range range) const {
+  [[nodiscard]] Result<std::uint32_t> integer_of(std::string_view key,
+                                                 JsonValue value,
+                                                 Range range) const {
     const auto number = value.integer();
     if (number && *number >= range.low && *number <= range.high) {
       return static_cast<std::uint32_t>(*number);
     }
     return wrong(key, value, message("an integer from ", range.low, " to ", range.high));
   }
-  [[nodiscard]] Result<double> number_of(std::string_view key, JsonValue value, double low, double high) const {
+  [[nodiscard]] Result<double> number_of(std::string_view key,
+                                         JsonValue value,
+                                         double low,
+                                         double high) const {
     const auto number = value.number();
     if (number && *number >= low && *number <= high) {  // false for NaN
       return *number;
     }
-    return wrong(key, value, message("a number from ", number_text(low), " to ", number_text(high)));
+    return wrong(
+        key, value, message("a number from ", number_text(low), " to ", number_text(high)));
   }
   [[nodiscard]] Result<bool> flag_of(std::string_view key, JsonValue value) const {
     if (const auto flag = value.flag()) {
@@ -75,9 +87,10 @@ class ConfigKeys final {
   }
 
   // The key's value; `fallback` where the key is absent, kInvalid where there is no fallback.
-  [[nodiscard]] Result<std::uint32_t> integer(std::string_view key,
-                                              Range range,
-                                              std::optional<std::uint32_t> fallback = std::nullopt) const {
+  [[nodiscard]] Result<std::uint32_t> integer(
+      std::string_view key,
+      Range range,
+      std::optional<std::uint32_t> fallback = std::nullopt) const {
     const JsonValue value = find(key);
     if (value.exists()) {
       return integer_of(key, value, range);
@@ -95,7 +108,8 @@ class ConfigKeys final {
   std::string_view file_;
 };
 
-// Fills config.rope and stretches config.max_position_embeddings where YaRN promises more (rope.cc).
+// Fills config.rope and stretches config.max_position_embeddings where YaRN promises more
+// (rope.cc).
 [[nodiscard]] Status read_rope(const ConfigKeys& keys, ModelConfig& config);
 
 }  // namespace troupe

@@ -57,7 +57,8 @@ Status check_text(std::string_view text, std::string_view file_name) {
       if (!open.empty() && open.back().object && is_key(text, end)) {
         const std::string_view key = text.substr(i + 1, end - i - 2);
         if (!open.back().keys.insert(key).second) {
-          return error(Kind::kInvalid, message(file_name, ": key \"", key, "\" appears twice in one object"));
+          return error(Kind::kInvalid,
+                       message(file_name, ": key \"", key, "\" appears twice in one object"));
         }
       }
       i = end;
@@ -66,8 +67,9 @@ Status check_text(std::string_view text, std::string_view file_name) {
     if (c == '{' || c == '[') {
       open.push_back({.object = c == '{', .keys = {}});
       if (open.size() > kMaxJsonDepth) {
-        return error(Kind::kInvalid,
-                     message(file_name, ": JSON nested deeper than ", kMaxJsonDepth, " levels at byte ", i));
+        return error(
+            Kind::kInvalid,
+            message(file_name, ": JSON nested deeper than ", kMaxJsonDepth, " levels at byte ", i));
       }
     } else if ((c == '}' || c == ']') && !open.empty()) {
       open.pop_back();
@@ -181,13 +183,16 @@ Result<JsonDocument> JsonDocument::read(const std::filesystem::path& path,
     return error(Kind::kInvalid, message(file_name, ": can't be read: ", failure.message()));
   }
   if (size > limit) {
-    return error(Kind::kInvalid, message(file_name, ": ", size, " bytes, expected at most ", limit));
+    return error(Kind::kInvalid,
+                 message(file_name, ": ", size, " bytes, expected at most ", limit));
   }
   std::string text(static_cast<std::size_t>(size), '\0');
   std::ifstream stream(path, std::ios::binary);
   stream.read(text.data(), static_cast<std::streamsize>(size));
   if (!stream) {
-    return error(Kind::kInvalid, message(file_name, ": can't be read: ", stream.gcount(), " of ", size, " bytes came"));
+    return error(
+        Kind::kInvalid,
+        message(file_name, ": can't be read: ", stream.gcount(), " of ", size, " bytes came"));
   }
   return parse(text, file_name);
 }

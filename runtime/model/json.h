@@ -1,10 +1,13 @@
-// The JSON of a checkpoint's files, read without exceptions and hostile-safe: limited in size and depth, no key twice
-// in an object. A JsonDocument owns the tree; a JsonValue borrows a node of it. Private to runtime/model. Immutable;
-// any thread.
+// The JSON of a checkpoint's files, read without exceptions and hostile-safe: limited in size and
+// depth, no key twice in an object. A JsonDocument owns the tree; a JsonValue borrows a node of it.
+// Private to runtime/model. Immutable; any thread.
 //
-// JS-1: a question put to a value of another type, or to an absent value, answers "no" or nothing; it never ends the
+// JS-1: a question put to a value of another type, or to an absent value, answers "no" or nothing;
+// it never ends the
 //       process.
 #pragma once
+
+#include "runtime/base/error.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +18,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "runtime/base/error.h"
 
 namespace troupe {
 
@@ -32,12 +33,14 @@ class JsonValue final {
   [[nodiscard]] bool is_string() const;
   [[nodiscard]] bool is(std::string_view text) const;  // this very string
 
-  [[nodiscard]] std::optional<std::uint64_t> integer() const;  // written as an integer, not negative, at most 64 bits
+  [[nodiscard]] std::optional<std::uint64_t> integer()
+      const;  // written as an integer, not negative, at most 64 bits
   [[nodiscard]] std::optional<double> number() const;
   [[nodiscard]] std::optional<bool> flag() const;
   [[nodiscard]] std::string string() const;  // empty for other types
 
-  [[nodiscard]] JsonValue find(std::string_view key) const;  // a member that is null counts as absent
+  [[nodiscard]] JsonValue find(
+      std::string_view key) const;  // a member that is null counts as absent
   [[nodiscard]] std::vector<std::pair<std::string, JsonValue>> members() const;  // by key
   [[nodiscard]] std::vector<JsonValue> elements() const;
   [[nodiscard]] std::string shown() const;  // as a message shows it: ASCII, at most 63 characters
@@ -51,8 +54,10 @@ class JsonValue final {
 
 class JsonDocument final {
  public:
-  // kInvalid: `file_name` is not an object in JSON, nests deeper than kMaxJsonDepth or repeats a key (by spelling).
-  [[nodiscard]] static Result<JsonDocument> parse(std::string_view text, std::string_view file_name);
+  // kInvalid: `file_name` is not an object in JSON, nests deeper than kMaxJsonDepth or repeats a
+  // key (by spelling).
+  [[nodiscard]] static Result<JsonDocument> parse(std::string_view text,
+                                                  std::string_view file_name);
   // The same for a whole file of at most `limit` bytes.
   [[nodiscard]] static Result<JsonDocument> read(const std::filesystem::path& path,
                                                  std::string_view file_name,
@@ -61,7 +66,8 @@ class JsonDocument final {
   [[nodiscard]] JsonValue root() const { return JsonValue(tree_.get()); }
 
  private:
-  std::shared_ptr<const void> tree_;  // shared only because it knows how to delete what it does not name
+  std::shared_ptr<const void>
+      tree_;  // shared only because it knows how to delete what it does not name
 };
 
 // The shortest decimal that reads back as `number`.

@@ -11,7 +11,10 @@ void append_run(RowMap& map, std::uint32_t first, std::uint32_t count) {
 }
 
 // A run of `width` rows out of every group of `stride`, `offset` rows into it.
-RowMap strided(std::uint32_t groups, std::uint32_t stride, std::uint32_t offset, std::uint32_t width) {
+RowMap strided(std::uint32_t groups,
+               std::uint32_t stride,
+               std::uint32_t offset,
+               std::uint32_t width) {
   RowMap map;
   map.reserve(std::size_t{groups} * width);
   for (std::uint32_t group = 0; group < groups; ++group) {
@@ -45,7 +48,8 @@ RowMap fused_qkv_rows(const ModelConfig& config) {
 
 RowMap fused_z_rows(const ModelConfig& config) {
   const Group group = group_of(config);
-  return strided(config.gdn_key_heads, group.stride, 2 * config.gdn_key_dim + group.values, group.values);
+  return strided(
+      config.gdn_key_heads, group.stride, 2 * config.gdn_key_dim + group.values, group.values);
 }
 
 RowMap fused_b_rows(const ModelConfig& config) {

@@ -1,5 +1,5 @@
-// message(parts...): the parts of an error message put together; texts as they are, integers in decimal. Pure, any
-// thread.
+// message(parts...): the parts of an error message put together; texts as they are, integers in
+// decimal. Pure, any thread.
 #pragma once
 
 #include <concepts>

@@ -44,7 +44,10 @@ void add_attention(List& list, const std::string& prefix, const ModelConfig& con
 void add_moe(List& list, const std::string& prefix, const ModelConfig& config) {
   list.push_back({prefix + "router", config.experts, config.hidden_size});
   for (std::uint32_t expert = 0; expert < config.experts; ++expert) {
-    add_ffn(list, prefix + "experts." + std::to_string(expert) + ".", config.moe_intermediate_size, config.hidden_size);
+    add_ffn(list,
+            prefix + "experts." + std::to_string(expert) + ".",
+            config.moe_intermediate_size,
+            config.hidden_size);
   }
   add_ffn(list, prefix + "shared.", config.shared_expert_intermediate_size, config.hidden_size);
   list.push_back({prefix + "shared_gate", 1, config.hidden_size});
@@ -87,7 +90,10 @@ std::vector<ExpectedTensor> expected_mtp_parameters(const ModelConfig& config) {
   list.push_back({"mtp.hidden_norm", 1, config.hidden_size});
   list.push_back({"mtp.norm", 1, config.hidden_size});
   const bool moe = config.has(FeedForward::kMoe);
-  add_layer(list, "mtp.layers.0.", {Mixer::kAttention, moe ? FeedForward::kMoe : FeedForward::kDense}, config);
+  add_layer(list,
+            "mtp.layers.0.",
+            {Mixer::kAttention, moe ? FeedForward::kMoe : FeedForward::kDense},
+            config);
   return list;
 }
 

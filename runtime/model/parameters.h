@@ -1,15 +1,15 @@
-// The parameters a config demands: the one list that the checkpoint verifies, the packer packs and sizes are computed
-// from. Names and shapes are those of checkpoint.h. Pure functions, any thread.
+// The parameters a config demands: the one list that the checkpoint verifies, the packer packs and
+// sizes are computed from. Names and shapes are those of checkpoint.h. Pure functions, any thread.
 //
 // PA-1: order is fixed: embed, layers by index (norms, mixer, feed-forward), final_norm, head.
 // PA-2: `head` is listed exactly when config.tie_word_embeddings is false.
 #pragma once
 
+#include "runtime/model/config.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include "runtime/model/config.h"
 
 namespace troupe {
 
@@ -23,7 +23,8 @@ struct ExpectedTensor {
 // Everything but the MTP layer.
 [[nodiscard]] std::vector<ExpectedTensor> expected_parameters(const ModelConfig& config);
 
-// The MTP layer: gated attention and the feed-forward kind of the body (MoE where the body has any MoE layer).
+// The MTP layer: gated attention and the feed-forward kind of the body (MoE where the body has any
+// MoE layer).
 [[nodiscard]] std::vector<ExpectedTensor> expected_mtp_parameters(const ModelConfig& config);
 
 // Numbers of elements in all of a list.

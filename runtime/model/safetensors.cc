@@ -8,17 +8,17 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace troupe {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian and is used in place");
+static_assert(std::endian::native == std::endian::little,
+              "safetensors data is little-endian and is used in place");
 
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the format
@@ -53,7 +53,8 @@ std::string last_error() {
   return std::error_code(errno, std::generic_category()).message();
 }
 
-// The numbers of a JSON list, or nothing if it is anything but a list of non-negative 64-bit integers.
+// The numbers of a JSON list, or nothing if it is anything but a list of non-negative 64-bit
+// integers.
 std::optional<std::vector<std::uint64_t>> unsigned_list(JsonValue list) {
   if (!list.is_array()) {
     return std::nullopt;
@@ -70,7 +71,8 @@ std::optional<std::vector<std::uint64_t>> unsigned_list(JsonValue list) {
 }
 
 // Bytes that a shape needs, or nothing if 64 bits can't count them.
-std::optional<std::uint64_t> bytes_of(const std::vector<std::uint64_t>& shape, std::uint64_t element) {
+std::optional<std::uint64_t> bytes_of(const std::vector<std::uint64_t>& shape,
+                                      std::uint64_t element) {
   std::uint64_t bytes = element;
   for (const std::uint64_t size : shape) {
     if (__builtin_mul_overflow(bytes, size, &bytes)) {
@@ -92,14 +94,16 @@ Result<StoredTensor> read_entry(const std::string& file, const std::string& name
     return fail("has no dtype");
   }
   StoredTensor tensor{.name = name, .dtype_name = type.string(), .dtype = {}, .shape = {}};
-  const auto known = std::ranges::find(kStoredTypes, std::string_view(tensor.dtype_name), &StoredType::name);
+  const auto known =
+      std::ranges::find(kStoredTypes, std::string_view(tensor.dtype_name), &StoredType::name);
   if (known == kStoredTypes.end()) {
     return fail("has unknown dtype \"", tensor.dtype_name, "\"");
   }
   tensor.dtype = known->dtype;
   const auto shape = unsigned_list(entry.find("shape"));
   if (!shape || shape->size() > kMaxRank) {
-    return fail("has no valid shape: expected a list of at most ", kMaxRank, " non-negative integers");
+    return fail(
+        "has no valid shape: expected a list of at most ", kMaxRank, " non-negative integers");
   }
   tensor.shape = *shape;
   const auto offsets = unsigned_list(entry.find("data_offsets"));
@@ -113,8 +117,14 @@ Result<StoredTensor> read_entry(const std::string& file, const std::string& name
     return fail("has shape ", shape_text(tensor.shape), ", too large to count its bytes");
   }
   if (*needed != tensor.end - tensor.begin) {
-    return fail("has ", tensor.end - tensor.begin, " bytes, but shape ", shape_text(tensor.shape), " of ",
-                tensor.dtype_name, " needs ", *needed);
+    return fail("has ",
+                tensor.end - tensor.begin,
+                " bytes, but shape ",
+                shape_text(tensor.shape),
+                " of ",
+                tensor.dtype_name,
+                " needs ",
+                *needed);
   }
   return tensor;
 }
@@ -129,8 +139,8 @@ std::string shape_text(const std::vector<std::uint64_t>& shape) {
   return text + "]";
 }
 
-Result<std::unique_ptr<const SafetensorsFile>> SafetensorsFile::open(const std::filesystem::path& path,
-                                                                     std::string name) {
+Result<std::unique_ptr<const SafetensorsFile>> SafetensorsFile::open(
+    const std::filesystem::path& path, std::string name) {
   std::unique_ptr<SafetensorsFile> file(new SafetensorsFile(std::move(name)));
   TROUPE_TRY(file->map(path));
   TROUPE_TRY(file->read_header());
@@ -157,9 +167,12 @@ Status SafetensorsFile::map(const std::filesystem::path& path) {
   bytes_ = static_cast<std::uint64_t>(status.st_size);
   if (bytes_ < kLengthBytes) {
     ::close(descriptor);
-    return error(Kind::kInvalid, message(name_, ": truncated: ", bytes_, " bytes, a safetensors file has at least 8"));
+    return error(
+        Kind::kInvalid,
+        message(name_, ": truncated: ", bytes_, " bytes, a safetensors file has at least 8"));
   }
-  void* address = ::mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ, MAP_PRIVATE, descriptor, 0);
+  void* address =
+      ::mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ, MAP_PRIVATE, descriptor, 0);
   const std::string reason = address == MAP_FAILED ? last_error() : "";
   ::close(descriptor);
   if (address == MAP_FAILED) {
@@ -172,14 +185,25 @@ Status SafetensorsFile::map(const std::filesystem::path& path) {
 Status SafetensorsFile::read_header() {
   std::memcpy(&header_bytes_, map_, kLengthBytes);
   if (header_bytes_ < 2 || header_bytes_ > kMaxHeaderBytes) {
-    return error(Kind::kInvalid, message(name_, ": header length is ", header_bytes_, ", expected 2 to ",
-                                         kMaxHeaderBytes, " bytes: not a safetensors file"));
+    return error(Kind::kInvalid,
+                 message(name_,
+                         ": header length is ",
+                         header_bytes_,
+                         ", expected 2 to ",
+                         kMaxHeaderBytes,
+                         " bytes: not a safetensors file"));
   }
   if (header_bytes_ > bytes_ - kLengthBytes) {
-    return error(Kind::kInvalid, message(name_, ": truncated: header of ", header_bytes_, " bytes, but the file has ",
-                                         bytes_ - kLengthBytes, " after the length: download it again"));
+    return error(Kind::kInvalid,
+                 message(name_,
+                         ": truncated: header of ",
+                         header_bytes_,
+                         " bytes, but the file has ",
+                         bytes_ - kLengthBytes,
+                         " after the length: download it again"));
   }
-  TROUPE_ASSIGN(const JsonDocument document, JsonDocument::parse(header(), message(name_, ": header")));
+  TROUPE_ASSIGN(const JsonDocument document,
+                JsonDocument::parse(header(), message(name_, ": header")));
   for (const auto& [name, entry] : document.root().members()) {
     if (name == "__metadata__") {
       format_ = entry.find("format").string();
@@ -201,21 +225,34 @@ Status SafetensorsFile::check_layout() {
   for (const StoredTensor& tensor : tensors_) {
     if (tensor.end > available) {
       return error(Kind::kInvalid,
-                   message(name_, ": tensor \"", tensor.name, "\" ends at byte ", tensor.end,
-                           " of the data, but the file has ", available, ": truncated, download it again"));
+                   message(name_,
+                           ": tensor \"",
+                           tensor.name,
+                           "\" ends at byte ",
+                           tensor.end,
+                           " of the data, but the file has ",
+                           available,
+                           ": truncated, download it again"));
     }
     if (tensor.begin != expected) {
-      return error(Kind::kInvalid, message(name_, ": tensor \"", tensor.name, "\" starts at byte ", tensor.begin,
-                                           tensor.begin < expected ? ", overlapping " : ", leaving a gap after ",
-                                           previous,
-                                           ", which ends at ", expected));
+      return error(Kind::kInvalid,
+                   message(name_,
+                           ": tensor \"",
+                           tensor.name,
+                           "\" starts at byte ",
+                           tensor.begin,
+                           tensor.begin < expected ? ", overlapping " : ", leaving a gap after ",
+                           previous,
+                           ", which ends at ",
+                           expected));
     }
     expected = tensor.end;
     previous = tensor.name;
   }
   if (expected != available) {
-    return error(Kind::kInvalid,
-                 message(name_, ": ", available - expected, " bytes after the last tensor belong to none"));
+    return error(
+        Kind::kInvalid,
+        message(name_, ": ", available - expected, " bytes after the last tensor belong to none"));
   }
   return {};
 }
@@ -229,11 +266,16 @@ Result<ShardIndex> read_shard_index(const std::filesystem::path& path, std::stri
   ShardIndex index;
   for (const auto& [tensor, file] : weights.members()) {
     const std::filesystem::path shard = file.string();
-    const bool safe = !shard.empty() && shard.is_relative() && std::ranges::find(shard, "..") == shard.end();
+    const bool safe =
+        !shard.empty() && shard.is_relative() && std::ranges::find(shard, "..") == shard.end();
     if (!safe) {
-      return error(Kind::kInvalid, message(file_name, ": tensor \"", tensor, "\" is said to be in ",
-                                           file.shown(),
-                                           ", expected the name of a file in this directory"));
+      return error(Kind::kInvalid,
+                   message(file_name,
+                           ": tensor \"",
+                           tensor,
+                           "\" is said to be in ",
+                           file.shown(),
+                           ", expected the name of a file in this directory"));
     }
     index.emplace_back(tensor, shard.lexically_normal().string());
   }

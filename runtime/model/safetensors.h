@@ -1,9 +1,13 @@
-// One mapped safetensors file: an 8-byte little-endian header length, a JSON header, then the data. Private to
-// runtime/model. Immutable after open; any thread.
+// One mapped safetensors file: an 8-byte little-endian header length, a JSON header, then the data.
+// Private to runtime/model. Immutable after open; any thread.
 //
-// ST-1: every tensor's bytes lie inside the file, have the size its shape and dtype need, and the tensors fill the
+// ST-1: every tensor's bytes lie inside the file, have the size its shape and dtype need, and the
+// tensors fill the
 //       data section without gap or overlap. Nobody checks a bound again.
 #pragma once
+
+#include "runtime/base/dtype.h"
+#include "runtime/base/error.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +18,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "runtime/base/dtype.h"
-#include "runtime/base/error.h"
 
 namespace troupe {
 
@@ -35,16 +36,20 @@ struct StoredTensor {
 class SafetensorsFile final {
  public:
   // `name` is what messages call the file: its path relative to the model directory.
-  [[nodiscard]] static Result<std::unique_ptr<const SafetensorsFile>> open(const std::filesystem::path& path,
-                                                                           std::string name);
+  [[nodiscard]] static Result<std::unique_ptr<const SafetensorsFile>> open(
+      const std::filesystem::path& path, std::string name);
   ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile&) = delete;
   SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
-  [[nodiscard]] std::string_view header() const { return {reinterpret_cast<const char*>(map_) + 8, header_bytes_}; }
-  [[nodiscard]] const std::string& format() const { return format_; }  // __metadata__.format: "pt", "mlx", ...
+  [[nodiscard]] std::string_view header() const {
+    return {reinterpret_cast<const char*>(map_) + 8, header_bytes_};
+  }
+  [[nodiscard]] const std::string& format() const {
+    return format_;
+  }  // __metadata__.format: "pt", "mlx", ...
   [[nodiscard]] const std::vector<StoredTensor>& tensors() const { return tensors_; }
   [[nodiscard]] const std::byte* data(const StoredTensor& tensor) const {
     return map_ + 8 + header_bytes_ + tensor.begin;
@@ -64,9 +69,10 @@ class SafetensorsFile final {
   std::vector<StoredTensor> tensors_;  // by offset
 };
 
-// model.safetensors.index.json: (tensor, file) pairs in the order of the tensors' names. Every file is a plain name,
-// or one in a subfolder: never absolute, never through "..".
+// model.safetensors.index.json: (tensor, file) pairs in the order of the tensors' names. Every file
+// is a plain name, or one in a subfolder: never absolute, never through "..".
 using ShardIndex = std::vector<std::pair<std::string, std::string>>;
-[[nodiscard]] Result<ShardIndex> read_shard_index(const std::filesystem::path& path, std::string_view file_name);
+[[nodiscard]] Result<ShardIndex> read_shard_index(const std::filesystem::path& path,
+                                                  std::string_view file_name);
 
 }  // namespace troupe

@@ -1,13 +1,12 @@
 // `troupe bench`, `troupe devices` and `troupe plan`.
+#include "tests/deploy/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <string>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "tests/deploy/program.h"
 
 namespace troupe::deploy {
 namespace {
@@ -24,7 +23,16 @@ json parse(const std::vector<std::string>& arguments) {
 }
 
 TEST(TroupeBench, PrintsFiguresAndTheRoofline) {
-  const json object = parse({"bench", "--prompt-tokens", "40", "--output-tokens", "4", "--batch", "2", "--repetitions", "2", "--json"});
+  const json object = parse({"bench",
+                             "--prompt-tokens",
+                             "40",
+                             "--output-tokens",
+                             "4",
+                             "--batch",
+                             "2",
+                             "--repetitions",
+                             "2",
+                             "--json"});
 
   for (const char* rate : {"prefill_tokens_per_s", "decode_tokens_per_s"}) {
     EXPECT_GT(object[rate]["min"].get<double>(), 0);
@@ -41,18 +49,21 @@ TEST(TroupeBench, PrintsFiguresAndTheRoofline) {
 }
 
 TEST(TroupeBench, LeavesOutAHalfThatIsNotWanted) {
-  const json decode = parse({"bench", "--prompt-tokens", "0", "--output-tokens", "2", "--repetitions", "1", "--json"});
+  const json decode = parse(
+      {"bench", "--prompt-tokens", "0", "--output-tokens", "2", "--repetitions", "1", "--json"});
   EXPECT_FALSE(decode.contains("prefill_tokens_per_s"));
   EXPECT_TRUE(decode.contains("decode_tokens_per_s"));
 
-  const json prefill = parse({"bench", "--prompt-tokens", "8", "--output-tokens", "0", "--repetitions", "1", "--json"});
+  const json prefill = parse(
+      {"bench", "--prompt-tokens", "8", "--output-tokens", "0", "--repetitions", "1", "--json"});
   EXPECT_TRUE(prefill.contains("prefill_tokens_per_s"));
   EXPECT_FALSE(prefill.contains("decode_tokens_per_s"));
   EXPECT_FALSE(prefill["roofline"].contains("decode_fraction"));
 }
 
 TEST(TroupeBench, PrintsATableForPeople) {
-  const Ended ended = run_program({"bench", "--prompt-tokens", "8", "--output-tokens", "2", "--repetitions", "1"});
+  const Ended ended =
+      run_program({"bench", "--prompt-tokens", "8", "--output-tokens", "2", "--repetitions", "1"});
 
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_THAT(ended.out, HasSubstr("prefill    8 tokens x 1: "));
@@ -69,7 +80,8 @@ TEST(TroupeDevices, SaysWhatTheProcessorCanDo) {
   EXPECT_GT(device["memory_bytes"].get<std::uint64_t>(), 0U);
   EXPECT_EQ(device["kernel_sets"][0]["name"], "scalar");
   EXPECT_EQ(device["kernel_sets"][0]["available"], true);
-  EXPECT_THAT(device["capabilities"].get<std::vector<std::string>>(), testing::Contains("async_pipeline"));
+  EXPECT_THAT(device["capabilities"].get<std::vector<std::string>>(),
+              testing::Contains("async_pipeline"));
   EXPECT_EQ(device["supports"]["runs"], true);
 }
 
@@ -90,7 +102,8 @@ TEST(TroupeDevices, PrintsATableForPeople) {
 }
 
 TEST(TroupePlan, PrintsGroupsDigestsAndMemoryTheSameEveryTime) {
-  const std::vector<std::string> arguments = {"plan", "--kernels", "scalar", "--mode", "rows", "--rows", "64"};
+  const std::vector<std::string> arguments = {
+      "plan", "--kernels", "scalar", "--mode", "rows", "--rows", "64"};
   const Ended ended = run_program(arguments);
 
   EXPECT_EQ(ended.code, 0) << ended.err;
@@ -101,7 +114,12 @@ TEST(TroupePlan, PrintsGroupsDigestsAndMemoryTheSameEveryTime) {
 }
 
 TEST(TroupePlan, NeedsNoWeights) {
-  const Ended ended = run_program({"plan", TROUPE_SOURCE_DIR "/models/configs/qwen3-next-80b-a3b", "--mode", "decode", "--rows", "1"});
+  const Ended ended = run_program({"plan",
+                                   TROUPE_SOURCE_DIR "/models/configs/qwen3-next-80b-a3b",
+                                   "--mode",
+                                   "decode",
+                                   "--rows",
+                                   "1"});
 
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_THAT(ended.out, HasSubstr("arithmetic digest"));

@@ -1,9 +1,9 @@
 #include "deploy/bench_run.h"
 
-#include <gtest/gtest.h>
-
 #include "deploy/engine.h"
 #include "runtime/model/checkpoint.h"
+
+#include <gtest/gtest.h>
 
 namespace troupe::deploy {
 namespace {
@@ -38,7 +38,8 @@ TEST(DecodeWeightBytes, CountTheExpertsThatABatchIsExpectedToHit) {
 
   EXPECT_NEAR(many - one, experts * (1 - 2.0 / 16), 2);
   EXPECT_NEAR(two - one, experts * (2.0 / 16) * (1 - 2.0 / 16), 2);
-  // The rest: all but the embedding (4096 x 192) and the MTP layer; the head is as large as the embedding.
+  // The rest: all but the embedding (4096 x 192) and the MTP layer; the head is as large as the
+  // embedding.
   EXPECT_GT(one, 4096.0 * 192 * 2);
   EXPECT_LT(one, static_cast<double>((*checkpoint)->file_bytes()) - experts * 14 / 16);
 }
@@ -47,7 +48,8 @@ TEST(BenchRun, DrivesPromptsInChunksAndAllSequencesTogether) {
   const SteadyClock clock;
   const auto config = read_model_config(kDemo);
   ASSERT_TRUE(config);
-  const BenchShape shape{.prompt_tokens = 70, .output_tokens = 3, .batch = 3, .vocab = config->vocab_size};
+  const BenchShape shape{
+      .prompt_tokens = 70, .output_tokens = 3, .batch = 3, .vocab = config->vocab_size};
   CommonOptions common;
   common.kernels = "scalar";
   common.threads = 1;
@@ -68,14 +70,16 @@ TEST(BenchRun, DrivesPromptsInChunksAndAllSequencesTogether) {
     EXPECT_GT(seconds->prefill, 0);
     EXPECT_GT(seconds->decode, 0);
   }
-  EXPECT_GE(loaded->device->stats().submissions, 2U * (3 * 3 + 3));  // 3 chunks of 3 prompts, 3 steps
+  EXPECT_GE(loaded->device->stats().submissions,
+            2U * (3 * 3 + 3));  // 3 chunks of 3 prompts, 3 steps
 }
 
 TEST(BenchRun, DecodesWithoutAPrompt) {
   const SteadyClock clock;
   const auto config = read_model_config(kDemo);
   ASSERT_TRUE(config);
-  const BenchShape shape{.prompt_tokens = 0, .output_tokens = 2, .batch = 2, .vocab = config->vocab_size};
+  const BenchShape shape{
+      .prompt_tokens = 0, .output_tokens = 2, .batch = 2, .vocab = config->vocab_size};
   CommonOptions common;
   common.kernels = "scalar";
   common.threads = 1;

@@ -1,7 +1,7 @@
+#include "tests/deploy/program.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "tests/deploy/program.h"
 
 namespace troupe::deploy {
 namespace {
@@ -24,7 +24,8 @@ TEST(TroupeChat, TakesEachLineOfAPipeAsATurnAndRemembers) {
 }
 
 TEST(TroupeChat, ForgetsAfterReset) {
-  const Ended ended = run_program({"run", "--chat"}, "Remember: token=8553.\n/reset\nWhat is token?\n");
+  const Ended ended =
+      run_program({"run", "--chat"}, "Remember: token=8553.\n/reset\nWhat is token?\n");
 
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_THAT(ended.out, testing::StartsWith("I will remember token=8553.\n"));

@@ -32,9 +32,12 @@ TEST(DemoModel, NamesEveryPlaceWhenThereIsNone) {
 }
 
 TEST(ModelDirectory, MustExistAndHaveAConfig) {
-  EXPECT_THAT(model_directory("/nowhere").error().message, testing::HasSubstr("no directory /nowhere"));
-  EXPECT_THAT(model_directory(TROUPE_SOURCE_DIR "/deploy").error().message, testing::HasSubstr("has no config.json"));
-  EXPECT_EQ(*model_directory(TROUPE_SOURCE_DIR "/models/demo"), fs::path(TROUPE_SOURCE_DIR "/models/demo"));
+  EXPECT_THAT(model_directory("/nowhere").error().message,
+              testing::HasSubstr("no directory /nowhere"));
+  EXPECT_THAT(model_directory(TROUPE_SOURCE_DIR "/deploy").error().message,
+              testing::HasSubstr("has no config.json"));
+  EXPECT_EQ(*model_directory(TROUPE_SOURCE_DIR "/models/demo"),
+            fs::path(TROUPE_SOURCE_DIR "/models/demo"));
 }
 
 }  // namespace

@@ -1,15 +1,14 @@
-// The demo model's held-out prompts, all together through continuous batching: its answers are those that its makers recorded
-// with another implementation.
+// The demo model's held-out prompts, all together through continuous batching: its answers are
+// those that its makers recorded with another implementation.
+#include "tests/deploy/program.h"
+
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
-
-#include <gtest/gtest.h>
-
-#include "tests/deploy/program.h"
 
 namespace troupe::deploy {
 namespace {
@@ -48,8 +47,11 @@ TEST(DemoModelEval, ReproducesTheRecordedAnswers) {
     const bool equal = answers[i]["text"] == recorded[i]["output"];
     same += equal ? 1 : 0;
     if (!equal) {
-      std::printf("line %zu, margin %.3f: \"%s\", recorded \"%s\"\n", i + 1, recorded[i]["margin"].get<double>(),
-                  answers[i]["text"].get<std::string>().c_str(), recorded[i]["output"].get<std::string>().c_str());
+      std::printf("line %zu, margin %.3f: \"%s\", recorded \"%s\"\n",
+                  i + 1,
+                  recorded[i]["margin"].get<double>(),
+                  answers[i]["text"].get<std::string>().c_str(),
+                  recorded[i]["output"].get<std::string>().c_str());
     }
   }
   EXPECT_GE(same * 100, correct * 99) << same << " of " << correct;

@@ -1,17 +1,16 @@
 #include "deploy/line_reader.h"
 
-#include <fcntl.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <array>
-#include <string>
-#include <vector>
+#include "deploy/file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "deploy/file.h"
+#include <array>
+#include <fcntl.h>
+#include <string>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <vector>
 
 namespace troupe::deploy {
 namespace {

@@ -52,7 +52,8 @@ TEST(MakeRequest, RendersAPromptAsOneUserMessage) {
   const auto request = make_request(files, prompt("hi"), {}, kContext);
 
   ASSERT_TRUE(request) << request.error().message;
-  EXPECT_EQ(files.tokenizer->decode(request->prompt), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(files.tokenizer->decode(request->prompt),
+            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(request->max_tokens, 256U);
   EXPECT_THAT(request->stop_tokens, ElementsAre(4093U, 4095U));
 }
@@ -65,7 +66,8 @@ TEST(MakeRequest, PutsTheSystemMessageFirst) {
   const auto request = make_request(files, prompt("hi"), chat, kContext);
 
   ASSERT_TRUE(request);
-  EXPECT_THAT(files.tokenizer->decode(request->prompt), testing::StartsWith("<|im_start|>system\nbe brief<|im_end|>\n"));
+  EXPECT_THAT(files.tokenizer->decode(request->prompt),
+              testing::StartsWith("<|im_start|>system\nbe brief<|im_end|>\n"));
 }
 
 TEST(MakeRequest, LeavesARawPromptAlone) {
@@ -90,11 +92,13 @@ TEST(MakeRequest, TakesTokenIdsWithoutATokenizer) {
 }
 
 TEST(MakeRequest, SaysWhatTextNeeds) {
-  EXPECT_THAT(make_request(without_text(), prompt("hi"), {}, kContext).error().message, HasSubstr("--token-ids"));
+  EXPECT_THAT(make_request(without_text(), prompt("hi"), {}, kContext).error().message,
+              HasSubstr("--token-ids"));
   Question stop;
   stop.token_ids = {1};
   stop.answer.stop = {"x"};
-  EXPECT_THAT(make_request(without_text(), stop, {}, kContext).error().message, HasSubstr("--stop"));
+  EXPECT_THAT(make_request(without_text(), stop, {}, kContext).error().message,
+              HasSubstr("--stop"));
 }
 
 TEST(MakeRequest, RefusesATemplateVariableThatIsNotJson) {
@@ -112,7 +116,8 @@ TEST(MakeRequest, RefusesAnEmptyPrompt) {
   TemplateOptions raw;
   raw.raw = true;
 
-  EXPECT_THAT(make_request(demo(), prompt(""), raw, kContext).error().message, HasSubstr("no tokens"));
+  EXPECT_THAT(make_request(demo(), prompt(""), raw, kContext).error().message,
+              HasSubstr("no tokens"));
 }
 
 TEST(MakeRequest, RefusesWhatDoesNotFitTheContextWithNumbers) {

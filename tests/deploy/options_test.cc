@@ -1,9 +1,9 @@
 #include "deploy/options.h"
 
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <vector>
 
 namespace troupe::deploy {
 namespace {
@@ -36,12 +36,56 @@ TEST(Options, TalkWithTheDemoModelWhenNothingElseIsSaid) {
 }
 
 TEST(Options, TakeEveryFlagOfRun) {
-  const Parsed parsed = parse({"run", "models/x", "--prompt", "hi", "--max-tokens", "7", "--temperature", "0.5", "--top-k", "5",
-                               "--top-p", "0.9", "--min-p", "0.1", "--repetition-penalty", "1.1", "--presence-penalty", "-1",
-                               "--frequency-penalty", "2", "--logit-bias", "3=-1.5", "--logit-bias", "4=2", "--seed",
-                               "18446744073709551615", "--stop", "a", "--stop", "[b,c]", "--logprobs", "2", "--ignore-eos", "--json",
-                               "--stats", "--system", "Be brief.", "--no-thinking", "--template-var", "a=[1]", "--activations",
-                               "fp32", "--kernels", "scalar", "--numerics", "exact", "--threads", "3", "--log-level", "debug"});
+  const Parsed parsed = parse({"run",
+                               "models/x",
+                               "--prompt",
+                               "hi",
+                               "--max-tokens",
+                               "7",
+                               "--temperature",
+                               "0.5",
+                               "--top-k",
+                               "5",
+                               "--top-p",
+                               "0.9",
+                               "--min-p",
+                               "0.1",
+                               "--repetition-penalty",
+                               "1.1",
+                               "--presence-penalty",
+                               "-1",
+                               "--frequency-penalty",
+                               "2",
+                               "--logit-bias",
+                               "3=-1.5",
+                               "--logit-bias",
+                               "4=2",
+                               "--seed",
+                               "18446744073709551615",
+                               "--stop",
+                               "a",
+                               "--stop",
+                               "[b,c]",
+                               "--logprobs",
+                               "2",
+                               "--ignore-eos",
+                               "--json",
+                               "--stats",
+                               "--system",
+                               "Be brief.",
+                               "--no-thinking",
+                               "--template-var",
+                               "a=[1]",
+                               "--activations",
+                               "fp32",
+                               "--kernels",
+                               "scalar",
+                               "--numerics",
+                               "exact",
+                               "--threads",
+                               "3",
+                               "--log-level",
+                               "debug"});
 
   ASSERT_TRUE(parsed.options) << parsed.text;
   const auto& common = parsed.options->common;
@@ -96,8 +140,19 @@ TEST(Options, ReadTokenIds) {
 }
 
 TEST(Options, TakeEveryFlagOfBench) {
-  const Parsed parsed = parse({"bench", "m", "--prompt-tokens", "0", "--output-tokens", "9", "--batch", "4", "--repetitions", "2",
-                               "--threads", "1", "--json"});
+  const Parsed parsed = parse({"bench",
+                               "m",
+                               "--prompt-tokens",
+                               "0",
+                               "--output-tokens",
+                               "9",
+                               "--batch",
+                               "4",
+                               "--repetitions",
+                               "2",
+                               "--threads",
+                               "1",
+                               "--json"});
 
   ASSERT_TRUE(parsed.options) << parsed.text;
   EXPECT_EQ(parsed.options->command, Command::kBench);
@@ -178,7 +233,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Refused{{"run", "--json"}, "--json"},
                     Refused{{"run", "--prompt", "x", "--logprobs", "1"}, "--json"},
                     Refused{{"bench", "--batch", "0"}, "--batch"},
-                    Refused{{"bench", "--prompt-tokens", "0", "--output-tokens", "0"}, "nothing to measure"},
+                    Refused{{"bench", "--prompt-tokens", "0", "--output-tokens", "0"},
+                            "nothing to measure"},
                     Refused{{"plan", "--mode", "draft"}, "--mode"}));
 
 }  // namespace

@@ -1,18 +1,17 @@
 #include "deploy/output.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <array>
-#include <string>
-#include <thread>
+#include "deploy/file.h"
 
 #include <gtest/gtest.h>
 
-#include "deploy/file.h"
+#include <array>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string>
+#include <sys/eventfd.h>
+#include <thread>
+#include <unistd.h>
 
 namespace troupe::deploy {
 namespace {

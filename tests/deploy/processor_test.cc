@@ -10,7 +10,8 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 constexpr const char* kText =
-    "processor\t: 0\nmodel name\t: Some CPU 3000\nmodel\t\t: 1\nflags\t\t: fpu avx2 fma f16c avx512f\n\n"
+    "processor\t: 0\nmodel name\t: Some CPU 3000\nmodel\t\t: 1\nflags\t\t: fpu avx2 fma f16c "
+    "avx512f\n\n"
     "processor\t: 1\nmodel name\t: Another\nflags\t\t: amx_tile\n";
 
 TEST(Processor, IsReadFromTheFirstOfAll) {

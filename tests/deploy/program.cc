@@ -1,5 +1,8 @@
 #include "tests/deploy/program.h"
 
+#include "runtime/base/error.h"
+
+#include <array>
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
@@ -7,11 +10,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <array>
 #include <utility>
-
-#include "runtime/base/error.h"
 
 namespace troupe::deploy {
 namespace {
@@ -59,7 +58,8 @@ void Program::start_with_pipes(std::vector<char*> argv) {
   ::posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, err[1], STDERR_FILENO);
-  TROUPE_CHECK(::posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ) == 0, argv[0]);
+  TROUPE_CHECK(::posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ) == 0,
+               argv[0]);
   ::posix_spawn_file_actions_destroy(&actions);
   for (const int fd : {in[0], out[1], err[1]}) {
     ::close(fd);
@@ -113,10 +113,12 @@ void Program::close_output() {
 bool Program::read_some(Time until) {
   const Time now = clock_.now();
   pollfd watched[] = {{output_, POLLIN, 0}, {errors_, POLLIN, 0}};
-  if ((output_ < 0 && errors_ < 0) || now >= until || ::poll(watched, 2, milliseconds(until - now)) <= 0) {
+  if ((output_ < 0 && errors_ < 0) || now >= until ||
+      ::poll(watched, 2, milliseconds(until - now)) <= 0) {
     return false;
   }
-  const std::array<std::pair<int*, std::string*>, 2> sinks = {{{&output_, &out_}, {&errors_, &err_}}};
+  const std::array<std::pair<int*, std::string*>, 2> sinks = {
+      {{&output_, &out_}, {&errors_, &err_}}};
   for (std::size_t i = 0; i < sinks.size(); ++i) {
     if (watched[i].revents == 0) {
       continue;
@@ -132,7 +134,10 @@ bool Program::read_some(Time until) {
   return true;
 }
 
-bool Program::wait_in(const std::string& stream, std::size_t& found, std::string_view text, Time patience) {
+bool Program::wait_in(const std::string& stream,
+                      std::size_t& found,
+                      std::string_view text,
+                      Time patience) {
   const Time until = clock_.now() + patience;
   for (;;) {
     const auto at = stream.find(text, found);

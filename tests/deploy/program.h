@@ -1,14 +1,14 @@
-// The built program as a child process: pipes or a pseudo-terminal on its standard files. Test thread.
+// The built program as a child process: pipes or a pseudo-terminal on its standard files. Test
+// thread.
 #pragma once
 
-#include <sys/types.h>
+#include "runtime/base/sources.h"
 
 #include <chrono>
 #include <string>
 #include <string_view>
+#include <sys/types.h>
 #include <vector>
-
-#include "runtime/base/sources.h"
 
 namespace troupe::deploy {
 
@@ -18,8 +18,8 @@ struct Ended {
   bool in_time = false;  // false: killed, because it had not ended
   int code = -1;         // exit code, or 128 + the signal that ended it
   std::string out;
-  std::string err;       // of a terminal: empty, `out` has both
-  double seconds = 0;    // of the last wait for the end
+  std::string err;     // of a terminal: empty, `out` has both
+  double seconds = 0;  // of the last wait for the end
 };
 
 class Program final {
@@ -34,9 +34,11 @@ class Program final {
   void write(std::string_view text);  // to standard input
   void close_input();
   void close_output();  // nobody reads its results any more
-  // Reads until the output (of a terminal: also the errors) has `text`, after what earlier calls have found.
+  // Reads until the output (of a terminal: also the errors) has `text`, after what earlier calls
+  // have found.
   [[nodiscard]] bool wait_for(std::string_view text, Time patience = kPatience);
-  [[nodiscard]] bool wait_for_error(std::string_view text, Time patience = kPatience);  // the same on standard error
+  [[nodiscard]] bool wait_for_error(std::string_view text,
+                                    Time patience = kPatience);  // the same on standard error
   void signal(int number) const;
   // Reads the rest and waits.
   [[nodiscard]] Ended finish(Time patience = kPatience);
@@ -59,6 +61,7 @@ class Program final {
 };
 
 // Starts, gives `input`, waits for the end.
-[[nodiscard]] Ended run_program(const std::vector<std::string>& arguments, std::string_view input = {});
+[[nodiscard]] Ended run_program(const std::vector<std::string>& arguments,
+                                std::string_view input = {});
 
 }  // namespace troupe::deploy

@@ -1,9 +1,8 @@
 #include "deploy/report.h"
 
-#include <nlohmann/json.hpp>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace troupe::deploy {
 namespace {
@@ -12,7 +11,8 @@ using testing::HasSubstr;
 
 Answer made_answer() {
   Answer answer;
-  answer.tokens = {{.token = 5, .logprob = -0.5F, .top = {{5, -0.5F}, {7, -1.5F}}}, {.token = 6, .logprob = -1.0F, .top = {}}};
+  answer.tokens = {{.token = 5, .logprob = -0.5F, .top = {{5, -0.5F}, {7, -1.5F}}},
+                   {.token = 6, .logprob = -1.0F, .top = {}}};
   answer.text = "hi \xff";
   answer.reason = FinishReason::kLength;
   answer.stats = {.prompt_tokens = 3,
@@ -43,7 +43,9 @@ TEST(AnswerJson, IsOneLineWithAllMembersInOrder) {
   for (const auto& [name, value] : json.items()) {
     names.push_back(name);
   }
-  EXPECT_THAT(names, testing::ElementsAre("prompt_token_ids", "token_ids", "text", "finish_reason", "logprobs", "stats"));
+  EXPECT_THAT(names,
+              testing::ElementsAre(
+                  "prompt_token_ids", "token_ids", "text", "finish_reason", "logprobs", "stats"));
   EXPECT_EQ(json["prompt_token_ids"], (std::vector<int>{1, 2, 3}));
   EXPECT_EQ(json["token_ids"], (std::vector<int>{5, 6}));
   EXPECT_EQ(json["text"], "hi \xEF\xBF\xBD");
@@ -57,7 +59,8 @@ TEST(AnswerJson, IsOneLineWithAllMembersInOrder) {
 }
 
 TEST(AnswerJson, LeavesOutWhatWasNotAskedFor) {
-  const auto json = nlohmann::json::parse(answer_json({1}, made_answer(), false, made_setting(), 4));
+  const auto json =
+      nlohmann::json::parse(answer_json({1}, made_answer(), false, made_setting(), 4));
 
   EXPECT_FALSE(json.contains("logprobs"));
   EXPECT_EQ(json["index"], 4);

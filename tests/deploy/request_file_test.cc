@@ -34,7 +34,9 @@ TEST(RequestFile, TakesWhatALineDoesNotSayFromTheCommandLine) {
   usual.stop = {"x"};
   usual.sampling.temperature = 0.5;
 
-  const auto questions = parse("{\"prompt\": \"a\"}\n{\"prompt\": \"b\", \"max_tokens\": 9, \"stop\": [\"y\", \"z\"]}", usual);
+  const auto questions =
+      parse("{\"prompt\": \"a\"}\n{\"prompt\": \"b\", \"max_tokens\": 9, \"stop\": [\"y\", \"z\"]}",
+            usual);
 
   ASSERT_TRUE(questions);
   EXPECT_EQ((*questions)[0].answer.max_tokens, 5U);
@@ -81,23 +83,24 @@ TEST_P(RefusedLines, AreNamedWithFileLineAndMember) {
   EXPECT_THAT(questions.error().message, HasSubstr(GetParam().named));
 }
 
-INSTANTIATE_TEST_SUITE_P(All,
-                         RefusedLines,
-                         testing::Values(Refused{"{", "JSON"},
-                                         Refused{"[]", "object"},
-                                         Refused{"{}", "exactly one"},
-                                         Refused{"{\"prompt\":\"a\",\"token_ids\":[1]}", "exactly one"},
-                                         Refused{"{\"prompt\":3}", "prompt"},
-                                         Refused{"{\"token_ids\":[]}", "token_ids"},
-                                         Refused{"{\"token_ids\":[1,-2]}", "token_ids[1]"},
-                                         Refused{"{\"messages\":[{\"role\":\"user\"}]}", "content"},
-                                         Refused{"{\"messages\":[]}", "messages"},
-                                         Refused{"{\"prompt\":\"a\",\"max_tokens\":0}", "max_tokens"},
-                                         Refused{"{\"prompt\":\"a\",\"temperature\":-1}", "temperature"},
-                                         Refused{"{\"prompt\":\"a\",\"seed\":1.5}", "seed"},
-                                         Refused{"{\"prompt\":\"a\",\"stop\":[\"\"]}", "stop"},
-                                         Refused{"{\"prompt\":\"a\",\"logit_bias\":{\"x\":1}}", "logit_bias"},
-                                         Refused{"{\"prompt\":\"a\",\"ignore_eos\":1}", "ignore_eos"}));
+INSTANTIATE_TEST_SUITE_P(
+    All,
+    RefusedLines,
+    testing::Values(Refused{"{", "JSON"},
+                    Refused{"[]", "object"},
+                    Refused{"{}", "exactly one"},
+                    Refused{"{\"prompt\":\"a\",\"token_ids\":[1]}", "exactly one"},
+                    Refused{"{\"prompt\":3}", "prompt"},
+                    Refused{"{\"token_ids\":[]}", "token_ids"},
+                    Refused{"{\"token_ids\":[1,-2]}", "token_ids[1]"},
+                    Refused{"{\"messages\":[{\"role\":\"user\"}]}", "content"},
+                    Refused{"{\"messages\":[]}", "messages"},
+                    Refused{"{\"prompt\":\"a\",\"max_tokens\":0}", "max_tokens"},
+                    Refused{"{\"prompt\":\"a\",\"temperature\":-1}", "temperature"},
+                    Refused{"{\"prompt\":\"a\",\"seed\":1.5}", "seed"},
+                    Refused{"{\"prompt\":\"a\",\"stop\":[\"\"]}", "stop"},
+                    Refused{"{\"prompt\":\"a\",\"logit_bias\":{\"x\":1}}", "logit_bias"},
+                    Refused{"{\"prompt\":\"a\",\"ignore_eos\":1}", "ignore_eos"}));
 
 TEST(RequestFile, WithoutRequestsIsRefused) {
   EXPECT_THAT(parse("\n \n").error().message, HasSubstr("no requests"));

@@ -1,17 +1,15 @@
-#include <unistd.h>
+#include "tests/deploy/program.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <unistd.h>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "tests/deploy/program.h"
 
 namespace troupe::deploy {
 namespace {
@@ -40,7 +38,8 @@ TEST(TroupeRun, AnswersAPromptWithTheDemoModel) {
 }
 
 TEST(TroupeRun, PrintsAJsonObject) {
-  const json object = parse(run_program({"run", "--prompt", kQuestion, "--json", "--logprobs", "2"}));
+  const json object =
+      parse(run_program({"run", "--prompt", kQuestion, "--json", "--logprobs", "2"}));
 
   EXPECT_EQ(object["text"], kAnswer);
   EXPECT_EQ(object["finish_reason"], "stop");
@@ -70,50 +69,60 @@ TEST(TroupeRun, ContinuesTokenIdsAsItDoesTheirText) {
 }
 
 TEST(TroupeRun, NeedsNoTokenizerForTokenIds) {
-  const Ended ended = run_program({"run", kTiny, "--token-ids", "1,2,3", "--max-tokens", "4", "--ignore-eos"});
+  const Ended ended =
+      run_program({"run", kTiny, "--token-ids", "1,2,3", "--max-tokens", "4", "--ignore-eos"});
 
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_THAT(ended.out, testing::ContainsRegex("^[0-9]+,[0-9]+,[0-9]+,[0-9]+\n$"));
 }
 
 TEST(TroupeRun, EndsAtMaxTokens) {
-  const json object = parse(run_program({"run", "--prompt", kQuestion, "--max-tokens", "3", "--json"}));
+  const json object =
+      parse(run_program({"run", "--prompt", kQuestion, "--max-tokens", "3", "--json"}));
 
   EXPECT_EQ(object["finish_reason"], "length");
   EXPECT_EQ(object["token_ids"].size(), 3U);
 }
 
 TEST(TroupeRun, EndsAtAStopTextWithoutIt) {
-  const json object = parse(run_program({"run", "--prompt", kQuestion, "--stop", ", tens", "--json"}));
+  const json object =
+      parse(run_program({"run", "--prompt", kQuestion, "--stop", ", tens", "--json"}));
 
   EXPECT_EQ(object["finish_reason"], "stop");
   EXPECT_EQ(object["text"], "60 + 39: ones 0+9=9");
 }
 
 TEST(TroupeRun, IsTheSameWithFp32ActivationsAndOneThread) {
-  EXPECT_EQ(run_program({"run", "--prompt", kQuestion, "--activations", "fp32", "--threads", "1"}).out, std::string(kAnswer) + "\n");
+  EXPECT_EQ(
+      run_program({"run", "--prompt", kQuestion, "--activations", "fp32", "--threads", "1"}).out,
+      std::string(kAnswer) + "\n");
 }
 
 TEST(TroupeRun, RepeatsASampledAnswerFromItsSeed) {
-  const std::vector<std::string> arguments = {"run", "--prompt", "Write a story about a frog.", "--temperature", "2", "--json"};
+  const std::vector<std::string> arguments = {
+      "run", "--prompt", "Write a story about a frog.", "--temperature", "2", "--json"};
   const json first = parse(run_program(arguments));
   auto with_seed = arguments;
-  with_seed.insert(with_seed.end(), {"--seed", std::to_string(first["stats"]["seed"].get<std::uint64_t>())});
+  with_seed.insert(with_seed.end(),
+                   {"--seed", std::to_string(first["stats"]["seed"].get<std::uint64_t>())});
 
   EXPECT_EQ(parse(run_program(with_seed))["token_ids"], first["token_ids"]);
 }
 
 TEST(TroupeRun, BiasesALogit) {
-  const json plain = parse(run_program({"run", "--prompt", kQuestion, "--max-tokens", "1", "--json"}));
+  const json plain =
+      parse(run_program({"run", "--prompt", kQuestion, "--max-tokens", "1", "--json"}));
   const std::string id = std::to_string(plain["token_ids"][0].get<int>());
 
-  const json biased = parse(run_program({"run", "--prompt", kQuestion, "--max-tokens", "1", "--json", "--logit-bias", id + "=-100"}));
+  const json biased = parse(run_program(
+      {"run", "--prompt", kQuestion, "--max-tokens", "1", "--json", "--logit-bias", id + "=-100"}));
 
   EXPECT_NE(biased["token_ids"], plain["token_ids"]);
 }
 
 TEST(TroupeRun, ContinuesARawPromptWithoutTheTemplate) {
-  const json object = parse(run_program({"run", "--prompt", "hello", "--raw", "--max-tokens", "1", "--json"}));
+  const json object =
+      parse(run_program({"run", "--prompt", "hello", "--raw", "--max-tokens", "1", "--json"}));
 
   EXPECT_LT(object["prompt_token_ids"].size(), 5U);
   EXPECT_NE(object["prompt_token_ids"][0], 4094);
@@ -160,7 +169,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Refused{{}, 2, "--help"},
                     Refused{{"run", "--frobnicate"}, 2, "--frobnicate"},
                     Refused{{"run", "/nowhere", "--prompt", "x"}, 2, "/nowhere"},
-                    Refused{{"run", TROUPE_SOURCE_DIR "/deploy", "--prompt", "x"}, 2, "config.json"},
+                    Refused{
+                        {"run", TROUPE_SOURCE_DIR "/deploy", "--prompt", "x"}, 2, "config.json"},
                     Refused{{"run", kTiny, "--prompt", "x"}, 2, "tokenizer"},
                     Refused{{"run", kTiny}, 2, "--token-ids"},
                     Refused{{"run", "--prompt", "x", "--kernels", "mmx"}, 2, "mmx"},
@@ -178,7 +188,8 @@ TEST(TroupeRun, PrintsHelpAndVersion) {
 }
 
 TEST(TroupeRunRequests, AnswersLinesInOrderAndFailsOnlyThoseThatAreWrong) {
-  const auto file = std::filesystem::temp_directory_path() / ("troupe_requests_" + std::to_string(::getpid()) + ".jsonl");
+  const auto file = std::filesystem::temp_directory_path() /
+                    ("troupe_requests_" + std::to_string(::getpid()) + ".jsonl");
   std::ofstream(file) << "{\"prompt\": \"" << kQuestion << "\", \"logprobs\": 0}\n"
                       << "{\"token_ids\": [1], \"max_tokens\": 4000}\n"
                       << "{\"token_ids\": [1, 2], \"max_tokens\": 2, \"ignore_eos\": true}\n";

@@ -1,14 +1,13 @@
 #include "deploy/session.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <string>
-#include <vector>
+#include "deploy/file.h"
 
 #include <gtest/gtest.h>
 
-#include "deploy/file.h"
+#include <string>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <vector>
 
 namespace troupe::deploy {
 namespace {
@@ -132,7 +131,9 @@ TEST_F(SessionTest, CancelsWhenTheAnswerCanNotBeShown) {
 
 TEST_F(SessionTest, PassesOnTheNodesRefusal) {
   class Refusing final : public Node {
-    Result<RequestId> submit(Request, RequestSink) override { return error(Kind::kOverloaded, "full"); }
+    Result<RequestId> submit(Request, RequestSink) override {
+      return error(Kind::kOverloaded, "full");
+    }
     void cancel(RequestId) override {}
     Result<NodeStatus> status(Time) override { return NodeStatus{}; }
     Status drain(Time) override { return {}; }

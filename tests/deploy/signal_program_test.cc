@@ -1,19 +1,25 @@
-#include <signal.h>
-
-#include <nlohmann/json.hpp>
-
-#include <string>
+#include "tests/deploy/program.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
-#include "tests/deploy/program.h"
+#include <signal.h>
+#include <string>
 
 namespace troupe::deploy {
 namespace {
 
 // Takes seconds when nobody stops it.
-const std::vector<std::string> kLong = {"run", "--prompt", "Please count from 1 to 23.", "--ignore-eos", "--max-tokens", "1900",
-                                        "--threads", "1", "--kernels", "scalar"};
+const std::vector<std::string> kLong = {"run",
+                                        "--prompt",
+                                        "Please count from 1 to 23.",
+                                        "--ignore-eos",
+                                        "--max-tokens",
+                                        "1900",
+                                        "--threads",
+                                        "1",
+                                        "--kernels",
+                                        "scalar"};
 
 class Signalled : public testing::TestWithParam<int> {};
 

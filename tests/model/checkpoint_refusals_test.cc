@@ -1,10 +1,10 @@
 // Directories whose files are whole but do not make the model, each with the whole message.
-#include <string>
+#include "runtime/model/checkpoint.h"
+#include "tests/model/fixture.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/model/checkpoint.h"
-#include "tests/model/fixture.h"
+#include <string>
 
 namespace troupe {
 namespace {
@@ -47,43 +47,50 @@ TEST(CheckpointRefusal, DirectoryWithoutWeights) {
 
 TEST(CheckpointRefusal, MissingTensor) {
   EXPECT_EQ(next_without("model.layers.0.linear_attn.A_log"),
-            "DIR: no file has tensor \"layers.0.linear_attn.A_log\" under any known prefix; config.json asks for it with "
+            "DIR: no file has tensor \"layers.0.linear_attn.A_log\" under any known prefix; "
+            "config.json asks for it with "
             "shape [4]");
 }
 
 TEST(CheckpointRefusal, MissingExpert) {
   EXPECT_EQ(next_without("model.layers.1.mlp.experts.1.up_proj.weight"),
-            "DIR: no file has tensor \"layers.1.mlp.experts.1.up_proj.weight\" under any known prefix; config.json asks "
+            "DIR: no file has tensor \"layers.1.mlp.experts.1.up_proj.weight\" under any known "
+            "prefix; config.json asks "
             "for it with shape [3, 4]");
 }
 
 TEST(CheckpointRefusal, NeitherGdnLayout) {
   EXPECT_EQ(next_without("model.layers.0.linear_attn.in_proj_qkvz.weight"),
-            "DIR: no file has tensor \"layers.0.linear_attn.in_proj_qkv.weight\" under any known prefix; config.json asks "
+            "DIR: no file has tensor \"layers.0.linear_attn.in_proj_qkv.weight\" under any known "
+            "prefix; config.json asks "
             "for it with shape [20, 4]");
 }
 
 TEST(CheckpointRefusal, UntiedWithoutHead) {
   EXPECT_EQ(next_without("lm_head.weight"),
-            "DIR: no file has tensor \"lm_head.weight\" under any known prefix; config.json asks for it with shape [8, 4] "
+            "DIR: no file has tensor \"lm_head.weight\" under any known prefix; config.json asks "
+            "for it with shape [8, 4] "
             "because tie_word_embeddings is false");
 }
 
 TEST(CheckpointRefusal, WrongShape) {
   EXPECT_EQ(next_with("model.layers.1.self_attn.k_proj.weight", {"BF16", {8, 4}}),
-            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight\" has shape [8, 4], config.json asks for "
+            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight\" has shape [8, "
+            "4], config.json asks for "
             "[4, 4]");
 }
 
 TEST(CheckpointRefusal, QueryProjectionWithoutItsGate) {
   EXPECT_EQ(next_with("model.layers.1.self_attn.q_proj.weight", {"BF16", {8, 4}}),
-            "model.safetensors: tensor \"model.layers.1.self_attn.q_proj.weight\" has shape [8, 4], config.json asks for "
+            "model.safetensors: tensor \"model.layers.1.self_attn.q_proj.weight\" has shape [8, "
+            "4], config.json asks for "
             "[16, 4]");
 }
 
 TEST(CheckpointRefusal, ConvolutionInMlxOrder) {
   EXPECT_EQ(next_with("model.layers.0.linear_attn.conv1d.weight", {"BF16", {20, 4, 1}}),
-            "model.safetensors: tensor \"model.layers.0.linear_attn.conv1d.weight\" has shape [20, 4, 1], config.json asks "
+            "model.safetensors: tensor \"model.layers.0.linear_attn.conv1d.weight\" has shape [20, "
+            "4, 1], config.json asks "
             "for [20, 1, 4]");
 }
 
@@ -92,7 +99,8 @@ TEST(CheckpointRefusal, TransposedFusedExperts) {
   weights["model.language_model.layers.0.mlp.experts.gate_up_proj"].shape = {2, 4, 6};
 
   EXPECT_EQ(single(weights, fixture::moe_config()),
-            "model.safetensors: tensor \"model.language_model.layers.0.mlp.experts.gate_up_proj\" has shape [2, 4, 6], "
+            "model.safetensors: tensor \"model.language_model.layers.0.mlp.experts.gate_up_proj\" "
+            "has shape [2, 4, 6], "
             "config.json asks for [2, 6, 4]");
 }
 
@@ -103,7 +111,8 @@ TEST(CheckpointRefusal, IntegerWeights) {
 
 TEST(CheckpointRefusal, DoubleWeights) {
   EXPECT_EQ(next_with("lm_head.weight", {"F64", {8, 4}}),
-            "model.safetensors: tensor \"lm_head.weight\" is F64, expected BF16, F16 or F32, or F8_E4M3 with scales");
+            "model.safetensors: tensor \"lm_head.weight\" is F64, expected BF16, F16 or F32, or "
+            "F8_E4M3 with scales");
 }
 
 TEST(CheckpointRefusal, TypeThatIsOnlySkippedElsewhere) {
@@ -112,13 +121,15 @@ TEST(CheckpointRefusal, TypeThatIsOnlySkippedElsewhere) {
 }
 
 TEST(CheckpointRefusal, Fp8Norm) {
-  EXPECT_EQ(next_with("model.norm.weight", {"F8_E4M3", {4}}),
-            "model.safetensors: tensor \"model.norm.weight\" is F8_E4M3, expected BF16, F16 or F32");
+  EXPECT_EQ(
+      next_with("model.norm.weight", {"F8_E4M3", {4}}),
+      "model.safetensors: tensor \"model.norm.weight\" is F8_E4M3, expected BF16, F16 or F32");
 }
 
 TEST(CheckpointRefusal, Fp8WithoutScale) {
   EXPECT_EQ(next_with("model.layers.1.self_attn.k_proj.weight", {"F8_E4M3", {4, 4}}),
-            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight\" is F8_E4M3, but no file has its scales "
+            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight\" is F8_E4M3, but "
+            "no file has its scales "
             "\"model.layers.1.self_attn.k_proj.weight_scale_inv\"");
 }
 
@@ -128,7 +139,8 @@ TEST(CheckpointRefusal, Fp8WithScaleOfAnotherShape) {
   weights["model.layers.1.self_attn.k_proj.weight_scale_inv"] = {"BF16", {4, 1}};
 
   EXPECT_EQ(single(weights, fixture::next_config()),
-            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight_scale_inv\" has shape [4, 1], expected "
+            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight_scale_inv\" has "
+            "shape [4, 1], expected "
             "[1, 1]: one scale for each 128 x 128 block of [4, 4]");
 }
 
@@ -138,12 +150,14 @@ TEST(CheckpointRefusal, Fp8WithScaleOfAnotherType) {
   weights["model.layers.1.self_attn.k_proj.weight_scale_inv"] = {"F16", {1, 1}};
 
   EXPECT_EQ(single(weights, fixture::next_config()),
-            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight_scale_inv\" is F16, expected BF16 or F32");
+            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight_scale_inv\" is "
+            "F16, expected BF16 or F32");
 }
 
 TEST(CheckpointRefusal, ScaleOfAWeightThatIsNotFp8) {
   EXPECT_EQ(next_with("model.layers.1.self_attn.k_proj.weight_scale_inv", {"BF16", {1, 1}}),
-            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight_scale_inv\" (BF16 [1, 1]) is not one that "
+            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight_scale_inv\" (BF16 "
+            "[1, 1]) is not one that "
             "config.json asks for");
 }
 
@@ -152,19 +166,22 @@ TEST(CheckpointRefusal, FusedExpertsInFp8) {
   weights["model.language_model.layers.0.mlp.experts.down_proj"].dtype = "F8_E4M3";
 
   EXPECT_EQ(single(weights, fixture::moe_config()),
-            "model.safetensors: tensor \"model.language_model.layers.0.mlp.experts.down_proj\" holds all experts in F8_E4M3; "
+            "model.safetensors: tensor \"model.language_model.layers.0.mlp.experts.down_proj\" "
+            "holds all experts in F8_E4M3; "
             "Troupe runs FP8 experts stored one by one");
 }
 
 TEST(CheckpointRefusal, LeftOverTensor) {
   EXPECT_EQ(next_with("model.layers.2.input_layernorm.weight", {"BF16", {4}}),
-            "model.safetensors: tensor \"model.layers.2.input_layernorm.weight\" (BF16 [4]) is not one that config.json "
+            "model.safetensors: tensor \"model.layers.2.input_layernorm.weight\" (BF16 [4]) is not "
+            "one that config.json "
             "asks for");
 }
 
 TEST(CheckpointRefusal, BiasOfAProjection) {
   EXPECT_EQ(next_with("model.layers.1.self_attn.q_proj.bias", {"BF16", {16}}),
-            "model.safetensors: tensor \"model.layers.1.self_attn.q_proj.bias\" (BF16 [16]) is not one that config.json "
+            "model.safetensors: tensor \"model.layers.1.self_attn.q_proj.bias\" (BF16 [16]) is not "
+            "one that config.json "
             "asks for");
 }
 
@@ -176,19 +193,22 @@ TEST(CheckpointRefusal, TensorUnderTwoPrefixes) {
 
 TEST(CheckpointRefusal, GptqTensor) {
   EXPECT_EQ(next_with("model.layers.1.self_attn.k_proj.qweight", {"I32", {1, 4}}),
-            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.qweight\" belongs to GPTQ or AWQ quantisation; "
+            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.qweight\" belongs to GPTQ "
+            "or AWQ quantisation; "
             "Troupe runs unquantised weights and FP8 in blocks of 128 x 128");
 }
 
 TEST(CheckpointRefusal, Nvfp4Tensor) {
   EXPECT_EQ(next_with("model.layers.1.self_attn.k_proj.weight_scale_2", {"F32", {}}),
-            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight_scale_2\" belongs to NVFP4 quantisation; "
+            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight_scale_2\" belongs "
+            "to NVFP4 quantisation; "
             "Troupe runs unquantised weights and FP8 in blocks of 128 x 128");
 }
 
 TEST(CheckpointRefusal, CompressedTensor) {
   EXPECT_EQ(next_with("model.layers.1.self_attn.k_proj.weight_packed", {"U8", {4, 2}}),
-            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight_packed\" belongs to compressed-tensors "
+            "model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight_packed\" belongs "
+            "to compressed-tensors "
             "quantisation; Troupe runs unquantised weights and FP8 in blocks of 128 x 128");
 }
 
@@ -203,7 +223,8 @@ TEST(CheckpointRefusal, MlxExport) {
   directory.write("model.safetensors", fixture::file_with(header.dump(), bytes));
 
   EXPECT_EQ(fixture::open_error(directory.path(), fixture::next_config()),
-            "model.safetensors: an MLX export, whose norms are stored as 1 + w: use the original release");
+            "model.safetensors: an MLX export, whose norms are stored as 1 + w: use the original "
+            "release");
 }
 
 TEST(CheckpointRefusal, UnalignedTensor) {
@@ -217,7 +238,8 @@ TEST(CheckpointRefusal, UnalignedTensor) {
   directory.write("model.safetensors", fixture::file_with(header, bytes));
 
   EXPECT_EQ(fixture::open_error(directory.path(), fixture::next_config()),
-            "model.safetensors: tensor \"model.embed_tokens.weight\" is not aligned to its 2-byte elements: save the file "
+            "model.safetensors: tensor \"model.embed_tokens.weight\" is not aligned to its 2-byte "
+            "elements: save the file "
             "again with safetensors");
 }
 
@@ -226,7 +248,8 @@ TEST(CheckpointRefusal, IncompleteMtp) {
   weights["mtp.norm.weight"] = {"BF16", {4}};
 
   EXPECT_EQ(single(weights, fixture::next_config()),
-            "DIR: the MTP layer is incomplete: no file has tensor \"mtp.fc.weight\" under any known prefix; config.json "
+            "DIR: the MTP layer is incomplete: no file has tensor \"mtp.fc.weight\" under any "
+            "known prefix; config.json "
             "asks for it with shape [4, 8]");
 }
 
@@ -236,17 +259,20 @@ TEST(CheckpointRefusal, SecondMtpLayer) {
   weights["mtp.layers.1.input_layernorm.weight"] = {"BF16", {4}};
 
   EXPECT_EQ(single(weights, fixture::next_config()),
-            "model.safetensors: tensor \"mtp.layers.1.input_layernorm.weight\" (BF16 [4]) is not one that config.json asks "
+            "model.safetensors: tensor \"mtp.layers.1.input_layernorm.weight\" (BF16 [4]) is not "
+            "one that config.json asks "
             "for");
 }
 
 TEST(CheckpointRefusal, TensorInTwoShards) {
   const fixture::TempDirectory directory;
   directory.write("model-00001-of-00002.safetensors", fixture::file_of(fixture::next_weights()));
-  directory.write("model-00002-of-00002.safetensors", fixture::file_of({{"model.norm.weight", {"BF16", {4}}}}));
+  directory.write("model-00002-of-00002.safetensors",
+                  fixture::file_of({{"model.norm.weight", {"BF16", {4}}}}));
 
   EXPECT_EQ(fixture::open_error(directory.path(), fixture::next_config()),
-            "model-00002-of-00002.safetensors: tensor \"model.norm.weight\" is also in model-00001-of-00002.safetensors as "
+            "model-00002-of-00002.safetensors: tensor \"model.norm.weight\" is also in "
+            "model-00001-of-00002.safetensors as "
             "\"model.norm.weight\": keep one of the two");
 }
 
@@ -258,7 +284,8 @@ TEST(CheckpointRefusal, MtpInTwoFiles) {
   directory.write("mtp.safetensors", fixture::file_of({{"mtp.norm.weight", {"BF16", {4}}}}));
 
   EXPECT_EQ(fixture::open_error(directory.path(), fixture::next_config()),
-            "mtp.safetensors: tensor \"mtp.norm.weight\" is also in model.safetensors as \"mtp.norm.weight\": keep one of "
+            "mtp.safetensors: tensor \"mtp.norm.weight\" is also in model.safetensors as "
+            "\"mtp.norm.weight\": keep one of "
             "the two");
 }
 
@@ -267,27 +294,32 @@ TEST(CheckpointRefusal, ShardThatIsNotThere) {
   directory.write("model-00001-of-00003.safetensors", fixture::file_of(fixture::next_weights()));
 
   EXPECT_EQ(fixture::open_error(directory.path(), fixture::next_config()),
-            "model-00001-of-00003.safetensors: its name promises 3 shards, but 1 are here: download the others");
+            "model-00001-of-00003.safetensors: its name promises 3 shards, but 1 are here: "
+            "download the others");
 }
 
 TEST(CheckpointRefusal, IndexThatNamesAMissingShard) {
   const fixture::TempDirectory directory;
   directory.write("a.safetensors", fixture::file_of(fixture::next_weights()));
-  directory.write("model.safetensors.index.json", R"({"weight_map": {"model.norm.weight": "b.safetensors"}})");
+  directory.write("model.safetensors.index.json",
+                  R"({"weight_map": {"model.norm.weight": "b.safetensors"}})");
 
   EXPECT_EQ(fixture::open_error(directory.path(), fixture::next_config()),
-            "model.safetensors.index.json: tensor \"model.norm.weight\" is in shard b.safetensors, which is not here: "
+            "model.safetensors.index.json: tensor \"model.norm.weight\" is in shard b.safetensors, "
+            "which is not here: "
             "download it");
 }
 
 TEST(CheckpointRefusal, IndexThatNamesATensorTheShardLacks) {
   const fixture::TempDirectory directory;
   directory.write("a.safetensors", fixture::file_of(fixture::next_weights()));
-  directory.write("model.safetensors.index.json",
-                  R"({"weight_map": {"lm_head.weight": "a.safetensors", "model.other.weight": "a.safetensors"}})");
+  directory.write(
+      "model.safetensors.index.json",
+      R"({"weight_map": {"lm_head.weight": "a.safetensors", "model.other.weight": "a.safetensors"}})");
 
   EXPECT_EQ(fixture::open_error(directory.path(), fixture::next_config()),
-            "model.safetensors.index.json: tensor \"model.other.weight\" is said to be in a.safetensors, which does not "
+            "model.safetensors.index.json: tensor \"model.other.weight\" is said to be in "
+            "a.safetensors, which does not "
             "have it: download index and shards again");
 }
 

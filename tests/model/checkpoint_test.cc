@@ -1,12 +1,12 @@
 #include "runtime/model/checkpoint.h"
 
-#include <cstring>
-#include <string>
+#include "runtime/model/parameters.h"
+#include "tests/model/fixture.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/model/parameters.h"
-#include "tests/model/fixture.h"
+#include <cstring>
+#include <string>
 
 namespace troupe {
 namespace {
@@ -70,7 +70,8 @@ std::vector<ExpectedTensor> shapes_of(const Checkpoint& checkpoint) {
 TEST(Checkpoint, GivesTheExpectedParametersOfTheFusedLayout) {
   const auto checkpoint = open(fixture::next_weights(), fixture::next_config());
 
-  EXPECT_EQ(shapes_of(*checkpoint), expected_parameters(fixture::config_of(fixture::next_config())));
+  EXPECT_EQ(shapes_of(*checkpoint),
+            expected_parameters(fixture::config_of(fixture::next_config())));
   EXPECT_FALSE(checkpoint->has_mtp());
 }
 
@@ -98,7 +99,8 @@ TEST(Checkpoint, ReadsExpertsOfEachLayerInItsOwnForm) {
   Weights weights = fixture::moe_weights();
   weights.erase("model.language_model.layers.1.mlp.experts.gate_up_proj");
   for (const char* name : {"0.gate", "0.up", "1.gate", "1.up"}) {
-    weights["model.language_model.layers.1.mlp.experts." + std::string(name) + "_proj.weight"] = {"F16", {3, 4}};
+    weights["model.language_model.layers.1.mlp.experts." + std::string(name) + "_proj.weight"] = {
+        "F16", {3, 4}};
   }
 
   const auto checkpoint = open(weights, fixture::moe_config());
@@ -111,13 +113,23 @@ TEST(Checkpoint, ReadsExpertsOfEachLayerInItsOwnForm) {
 TEST(Checkpoint, AcceptsEveryKnownPrefix) {
   const Weights weights = fixture::next_weights();
 
-  EXPECT_EQ(open(renamed(weights, "model.", "model.language_model."), fixture::next_config())->tensors().size(), 45U);
-  EXPECT_EQ(open(renamed(weights, "model.", "language_model.model."), fixture::next_config())->tensors().size(), 45U);
-  EXPECT_EQ(open(renamed(weights, "lm_head", "language_model.lm_head"), fixture::next_config())->tensors().size(), 45U);
+  EXPECT_EQ(open(renamed(weights, "model.", "model.language_model."), fixture::next_config())
+                ->tensors()
+                .size(),
+            45U);
+  EXPECT_EQ(open(renamed(weights, "model.", "language_model.model."), fixture::next_config())
+                ->tensors()
+                .size(),
+            45U);
+  EXPECT_EQ(open(renamed(weights, "lm_head", "language_model.lm_head"), fixture::next_config())
+                ->tensors()
+                .size(),
+            45U);
 }
 
 TEST(Checkpoint, FindsNothingUnderAnUnknownName) {
-  EXPECT_EQ(open(fixture::next_weights(), fixture::next_config())->find("layers.2.mixer_norm"), nullptr);
+  EXPECT_EQ(open(fixture::next_weights(), fixture::next_config())->find("layers.2.mixer_norm"),
+            nullptr);
 }
 
 TEST(Checkpoint, RunsTiedWithoutAHead) {
@@ -149,7 +161,8 @@ TEST(Checkpoint, ReadsAnUngatedQueryProjection) {
 }
 
 TEST(Checkpoint, FindsMtpInTheMainFile) {
-  const auto checkpoint = open(fixture::next_weights() + fixture::mtp_weights(), fixture::next_config());
+  const auto checkpoint =
+      open(fixture::next_weights() + fixture::mtp_weights(), fixture::next_config());
 
   EXPECT_TRUE(checkpoint->has_mtp());
   EXPECT_EQ(checkpoint->find("mtp.fc")->columns, 8U);
@@ -170,7 +183,8 @@ TEST(Checkpoint, FindsMtpInAFileThatNoIndexLists) {
 TEST(Checkpoint, FindsMtpInItsOwnFolder) {
   const fixture::TempDirectory directory;
   directory.write("model.safetensors", fixture::file_of(fixture::next_weights()));
-  directory.write("mtp/model.safetensors", fixture::file_of(renamed(fixture::mtp_weights(), "mtp.", "model.mtp.")));
+  directory.write("mtp/model.safetensors",
+                  fixture::file_of(renamed(fixture::mtp_weights(), "mtp.", "model.mtp.")));
 
   EXPECT_TRUE(open(directory, fixture::next_config())->has_mtp());
 }

@@ -1,14 +1,14 @@
 #include "runtime/model/config.h"
 
+#include "runtime/model/parameters.h"
+#include "tests/model/fixture.h"
+
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-
-#include <gtest/gtest.h>
-
-#include "runtime/model/parameters.h"
-#include "tests/model/fixture.h"
 
 namespace troupe {
 namespace {
@@ -23,7 +23,8 @@ ModelConfig published(const std::string& name) {
   return read_model_config(source("models/configs/" + name)).value();
 }
 
-// The closed formulas for the number of parameters of a model of this family, written independently of the list.
+// The closed formulas for the number of parameters of a model of this family, written independently
+// of the list.
 std::uint64_t formula_attention(const ModelConfig& c) {
   const std::uint64_t h = c.hidden_size, q = std::uint64_t{c.attention_heads} * c.head_dim;
   return h * 2 * q + 2 * h * c.kv_heads * c.head_dim + q * h + 2 * c.head_dim;
@@ -32,16 +33,18 @@ std::uint64_t formula_attention(const ModelConfig& c) {
 std::uint64_t formula_ffn(const ModelConfig& c) {
   const std::uint64_t h = c.hidden_size;
   return c.experts == 0 ? 3 * h * c.intermediate_size
-                        : std::uint64_t{c.experts} * 3 * h * c.moe_intermediate_size + c.experts * h +
-                              3 * h * c.shared_expert_intermediate_size + h;
+                        : std::uint64_t{c.experts} * 3 * h * c.moe_intermediate_size +
+                              c.experts * h + 3 * h * c.shared_expert_intermediate_size + h;
 }
 
 std::uint64_t formula_total(const ModelConfig& c) {
-  const std::uint64_t h = c.hidden_size, kd = c.gdn_key_width(), vd = c.gdn_value_width(), nv = c.gdn_value_heads;
-  const std::uint64_t gdn = h * (2 * kd + vd) + h * vd + 2 * h * nv + c.conv_kernel * (2 * kd + vd) + 2 * nv +
-                            c.gdn_value_dim + vd * h;
+  const std::uint64_t h = c.hidden_size, kd = c.gdn_key_width(), vd = c.gdn_value_width(),
+                      nv = c.gdn_value_heads;
+  const std::uint64_t gdn = h * (2 * kd + vd) + h * vd + 2 * h * nv +
+                            c.conv_kernel * (2 * kd + vd) + 2 * nv + c.gdn_value_dim + vd * h;
   return c.count(Mixer::kAttention) * formula_attention(c) + c.count(Mixer::kGatedDeltaNet) * gdn +
-         c.layers.size() * (formula_ffn(c) + 2 * h) + h + c.vocab_size * h * (c.tie_word_embeddings ? 1 : 2);
+         c.layers.size() * (formula_ffn(c) + 2 * h) + h +
+         c.vocab_size * h * (c.tie_word_embeddings ? 1 : 2);
 }
 
 std::uint64_t formula_mtp(const ModelConfig& c) {
@@ -195,7 +198,8 @@ TEST(ModelConfig, ReadsYarnOfTheGoldenModel) {
 
 TEST(ModelConfig, StretchesTheContextThatYarnPromises) {
   Json json = fixture::next_config();
-  json["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
+  json["rope_scaling"] = {
+      {"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
 
   EXPECT_EQ(fixture::config_of(json).max_position_embeddings, 256U);
 }
@@ -210,7 +214,8 @@ TEST(ModelConfig, DerivesTheYarnFactorFromTheTwoLengths) {
 
 TEST(ModelConfig, ResolvesMscaleOfYarn) {
   Json json = fixture::next_config();
-  json["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"mscale", 2.0}, {"mscale_all_dim", 1.0}};
+  json["rope_scaling"] = {
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"mscale", 2.0}, {"mscale_all_dim", 1.0}};
 
   EXPECT_DOUBLE_EQ(fixture::config_of(json).rope.attention_factor,
                    (0.2 * std::log(4.0) + 1.0) / (0.1 * std::log(4.0) + 1.0));
@@ -218,7 +223,8 @@ TEST(ModelConfig, ResolvesMscaleOfYarn) {
 
 TEST(ModelConfig, AcceptsBlockFp8) {
   Json json = fixture::next_config();
-  json["quantization_config"] = {{"quant_method", "fp8"}, {"fmt", "e4m3"}, {"weight_block_size", {128, 128}}};
+  json["quantization_config"] = {
+      {"quant_method", "fp8"}, {"fmt", "e4m3"}, {"weight_block_size", {128, 128}}};
 
   EXPECT_TRUE(parse_model_config(json.dump(), "config.json").has_value());
 }
@@ -236,7 +242,8 @@ TEST(ExpectedParameters, LeaveOutATiedHead) {
   Json json = fixture::next_config();
   json["tie_word_embeddings"] = true;
 
-  EXPECT_EQ(expected_parameters(fixture::config_of(json)).back(), (ExpectedTensor{"final_norm", 1, 4}));
+  EXPECT_EQ(expected_parameters(fixture::config_of(json)).back(),
+            (ExpectedTensor{"final_norm", 1, 4}));
 }
 
 }  // namespace

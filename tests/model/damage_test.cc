@@ -1,12 +1,12 @@
-// Random damage to good files, from fixed seeds: opening ends with a value or an error that names the file, never
-// otherwise. Worth running under sanitizers.
-#include <string>
-
-#include <gtest/gtest.h>
-
+// Random damage to good files, from fixed seeds: opening ends with a value or an error that names
+// the file, never otherwise. Worth running under sanitizers.
 #include "runtime/base/sources.h"
 #include "runtime/model/checkpoint.h"
 #include "tests/model/fixture.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
 
 namespace troupe {
 namespace {
@@ -16,7 +16,8 @@ std::string damaged(std::string bytes, Rng& rng, std::size_t reach) {
   constexpr std::string_view kLikely = "{}[]\",:0123456789-.eE \\ntf";
   for (std::uint64_t change = 0; change <= rng.below(4); ++change) {
     const bool likely = rng.below(2) == 0;
-    bytes[rng.below(reach)] = likely ? kLikely[rng.below(kLikely.size())] : static_cast<char>(rng.below(256));
+    bytes[rng.below(reach)] =
+        likely ? kLikely[rng.below(kLikely.size())] : static_cast<char>(rng.below(256));
   }
   if (rng.below(3) == 0) {
     bytes.resize(rng.below(bytes.size()));
@@ -38,7 +39,8 @@ TEST(Damage, LeavesOpeningAFileDefined) {
     if (!opened) {
       ++refused;
       const std::string& message = opened.error().message;
-      EXPECT_TRUE(message.starts_with("model.safetensors: ") || message.starts_with(directory.path().string() + ": "))
+      EXPECT_TRUE(message.starts_with("model.safetensors: ") ||
+                  message.starts_with(directory.path().string() + ": "))
           << message;
     }
   }

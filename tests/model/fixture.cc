@@ -1,19 +1,23 @@
 #include "tests/model/fixture.h"
 
+#include <gtest/gtest.h>
+
 #include <atomic>
 #include <cstring>
 #include <fstream>
-
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 namespace troupe::fixture {
 namespace {
 
-constexpr std::uint64_t V = 8, H = 4, Nq = 2, Nkv = 1, D = 4, nk = 2, nv = 4, dk = 2, dv = 3, W = 4, E = 2, I = 3, Is = 2;
+constexpr std::uint64_t V = 8, H = 4, Nq = 2, Nkv = 1, D = 4, nk = 2, nv = 4, dk = 2, dv = 3, W = 4,
+                        E = 2, I = 3, Is = 2;
 constexpr std::uint64_t Kd = nk * dk, Vd = nv * dv;
 
-void add(Weights& weights, const std::string& name, std::vector<std::uint64_t> shape, const std::string& dtype = "BF16") {
+void add(Weights& weights,
+         const std::string& name,
+         std::vector<std::uint64_t> shape,
+         const std::string& dtype = "BF16") {
   weights[name] = {dtype, std::move(shape)};
 }
 
@@ -86,8 +90,14 @@ Weights body(const std::string& prefix, bool fused_gdn, bool fused_experts) {
 }
 
 std::uint64_t element_bytes(const std::string& dtype) {
-  const std::map<std::string, std::uint64_t> bytes = {{"F64", 8}, {"F32", 4}, {"I32", 4},     {"BF16", 2},
-                                                      {"F16", 2}, {"U8", 1},  {"F8_E4M3", 1}, {"BOOL", 1}};
+  const std::map<std::string, std::uint64_t> bytes = {{"F64", 8},
+                                                      {"F32", 4},
+                                                      {"I32", 4},
+                                                      {"BF16", 2},
+                                                      {"F16", 2},
+                                                      {"U8", 1},
+                                                      {"F8_E4M3", 1},
+                                                      {"BOOL", 1}};
   return bytes.at(dtype);
 }
 
@@ -107,7 +117,8 @@ TempDirectory::~TempDirectory() {
 
 void TempDirectory::write(const std::string& name, std::string_view bytes) const {
   std::filesystem::create_directories((path_ / name).parent_path());
-  std::ofstream(path_ / name, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  std::ofstream(path_ / name, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
 Json next_config() {
@@ -129,7 +140,8 @@ Json moe_config() {
   text.erase("rope_theta");
   text.erase("partial_rotary_factor");
   text["layer_types"] = {"linear_attention", "full_attention"};
-  text["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 10000.0}, {"partial_rotary_factor", 0.5}};
+  text["rope_parameters"] = {
+      {"rope_type", "default"}, {"rope_theta", 10000.0}, {"partial_rotary_factor", 0.5}};
   return {{"architectures", {"Qwen3_5MoeForConditionalGeneration"}},
           {"model_type", "qwen3_5_moe"},
           {"tie_word_embeddings", false},
@@ -174,7 +186,8 @@ Json header_of(const Weights& weights) {
     for (const auto& [name, tensor] : weights) {
       if (element_bytes(tensor.dtype) == element) {
         const std::uint64_t end = offset + bytes_of(tensor);
-        header[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+        header[name] = {
+            {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
         offset = end;
       }
     }

@@ -1,6 +1,11 @@
-// Tiny model directories made by code: a Qwen3-Next of two layers (GDN + MoE, attention + MoE) and its Qwen3.5 twin,
-// whole or damaged on purpose. Weight bytes are a running pattern; only names, shapes and types matter here.
+// Tiny model directories made by code: a Qwen3-Next of two layers (GDN + MoE, attention + MoE) and
+// its Qwen3.5 twin, whole or damaged on purpose. Weight bytes are a running pattern; only names,
+// shapes and types matter here.
 #pragma once
+
+#include "runtime/model/checkpoint.h"
+
+#include <nlohmann/json.hpp>
 
 #include <cstdint>
 #include <filesystem>
@@ -9,10 +14,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <nlohmann/json.hpp>
-
-#include "runtime/model/checkpoint.h"
 
 namespace troupe::fixture {
 
@@ -39,7 +40,8 @@ struct Stored {
 };
 using Weights = std::map<std::string, Stored>;  // by name
 
-// Qwen3-Next: V 8, H 4, 2 layers, Nq 2, Nkv 1, D 4, R 2, nk 2, nv 4, dk 2, dv 3, W 4, E 2, k 1, I 3, Is 2.
+// Qwen3-Next: V 8, H 4, 2 layers, Nq 2, Nkv 1, D 4, R 2, nk 2, nv 4, dk 2, dv 3, W 4, E 2, k 1, I
+// 3, Is 2.
 [[nodiscard]] Json next_config();
 [[nodiscard]] Weights next_weights();
 // The same sizes as qwen3_5_moe: nested config, split GDN projections, fused experts, other prefix.

@@ -1,11 +1,11 @@
 // The golden models and the demo model open, and what the views show is what the formulas say.
-#include <cmath>
-#include <filesystem>
+#include "runtime/model/checkpoint.h"
+#include "runtime/model/parameters.h"
 
 #include <gtest/gtest.h>
 
-#include "runtime/model/checkpoint.h"
-#include "runtime/model/parameters.h"
+#include <cmath>
+#include <filesystem>
 
 namespace troupe {
 namespace {
@@ -29,10 +29,13 @@ Opened golden(const std::string& name) {
 // Logical element of a view, scaled where it is FP8.
 float element(const TensorView& view, std::uint32_t row, std::uint32_t column) {
   const std::uint32_t stored = view.stored_row(row);
-  const float value = load_as_f32(view.data, view.dtype, std::size_t{stored} * view.columns + column);
+  const float value =
+      load_as_f32(view.data, view.dtype, std::size_t{stored} * view.columns + column);
   return view.scale == nullptr
              ? value
-             : value * load_as_f32(view.scale, view.scale_dtype, stored / 128 * view.scale_columns + column / 128);
+             : value * load_as_f32(view.scale,
+                                   view.scale_dtype,
+                                   stored / 128 * view.scale_columns + column / 128);
 }
 
 TEST(GoldenCheckpoint, OpensFusedProjections) {
@@ -56,7 +59,8 @@ TEST(GoldenCheckpoint, OpensMixedLayersInThreeShards) {
 TEST(GoldenCheckpoint, OpensFusedExpertsAndMtp) {
   const Opened model = golden("q35-moe");
 
-  // 112 stored, 21 of them visual; 5 layers with 2 fused tensors for 48 views, 2 q_proj for two views each.
+  // 112 stored, 21 of them visual; 5 layers with 2 fused tensors for 48 views, 2 q_proj for two
+  // views each.
   EXPECT_EQ(model.checkpoint->tensors().size(), 112U - 21 + 5 * 46 + 2);
   EXPECT_TRUE(model.checkpoint->has_mtp());
 }
@@ -73,8 +77,9 @@ TEST(GoldenCheckpoint, OpensTheDemoModelWithMtp) {
   const Opened model = open("models/demo");
 
   EXPECT_TRUE(model.checkpoint->has_mtp());
-  EXPECT_EQ(model.checkpoint->tensors().size(),
-            expected_parameters(model.config).size() + expected_mtp_parameters(model.config).size());
+  EXPECT_EQ(
+      model.checkpoint->tensors().size(),
+      expected_parameters(model.config).size() + expected_mtp_parameters(model.config).size());
 }
 
 TEST(GoldenCheckpoint, MapsRowsOfTheFusedLayoutByTheFormula) {
@@ -104,8 +109,9 @@ TEST(GoldenCheckpoint, MapsRowsOfTheFusedLayoutByTheFormula) {
   EXPECT_EQ(b->data, a->data);
 }
 
-// The two files hold the same weights, one fused in BF16, one expert by expert in FP8: every element must agree
-// within the half step of E4M3, 1/16 of a value, or 2^-10 of the block's scale near zero.
+// The two files hold the same weights, one fused in BF16, one expert by expert in FP8: every
+// element must agree within the half step of E4M3, 1/16 of a value, or 2^-10 of the block's scale
+// near zero.
 TEST(GoldenCheckpoint, ShowsTheSameWeightsInFp8AndInBf16) {
   const Opened fp8 = golden("q35-moe-fp8");
   const Opened bf16 = golden("q35-moe");

@@ -1,8 +1,8 @@
 #include "runtime/model/json.h"
 
-#include <gtest/gtest.h>
-
 #include "tests/model/fixture.h"
+
+#include <gtest/gtest.h>
 
 namespace troupe {
 namespace {
@@ -13,7 +13,8 @@ std::string parse_error(std::string_view text) {
 }
 
 TEST(JsonDocument, RefusesNestingThatWouldOverflowTheStack) {
-  EXPECT_EQ(parse_error("{\"a\":" + std::string(5'000'000, '[')), "x.json: JSON nested deeper than 64 levels at byte 68");
+  EXPECT_EQ(parse_error("{\"a\":" + std::string(5'000'000, '[')),
+            "x.json: JSON nested deeper than 64 levels at byte 68");
 }
 
 TEST(JsonDocument, AcceptsNestingUpToTheLimit) {
@@ -25,7 +26,8 @@ TEST(JsonDocument, TakesBracketsInsideTextForText) {
 }
 
 TEST(JsonDocument, RefusesAKeyThatAppearsTwice) {
-  EXPECT_EQ(parse_error(R"({"a": 1, "b": {"a": 2}, "a": 3})"), "x.json: key \"a\" appears twice in one object");
+  EXPECT_EQ(parse_error(R"({"a": 1, "b": {"a": 2}, "a": 3})"),
+            "x.json: key \"a\" appears twice in one object");
 }
 
 TEST(JsonDocument, RefusesAnythingButAnObject) {
@@ -47,7 +49,8 @@ TEST(JsonDocument, RefusesAFileAboveItsLimit) {
 }
 
 TEST(JsonValue, AnswersNothingForOtherTypesAndForAbsence) {
-  const JsonDocument document = JsonDocument::parse(R"({"text": "t", "none": null, "list": [1]})", "x.json").value();
+  const JsonDocument document =
+      JsonDocument::parse(R"({"text": "t", "none": null, "list": [1]})", "x.json").value();
   const JsonValue root = document.root();
 
   EXPECT_FALSE(root.find("none").exists());
@@ -60,7 +63,8 @@ TEST(JsonValue, AnswersNothingForOtherTypesAndForAbsence) {
 }
 
 TEST(JsonValue, ShowsLongValuesShort) {
-  const JsonDocument document = JsonDocument::parse("{\"a\": \"" + std::string(100, 'x') + "\"}", "x.json").value();
+  const JsonDocument document =
+      JsonDocument::parse("{\"a\": \"" + std::string(100, 'x') + "\"}", "x.json").value();
 
   EXPECT_EQ(document.root().find("a").shown(), "\"" + std::string(59, 'x') + "...");
 }

@@ -1,11 +1,11 @@
 #include "runtime/model/layout.h"
 
-#include <algorithm>
-#include <numeric>
+#include "tests/model/fixture.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/model/fixture.h"
+#include <algorithm>
+#include <numeric>
 
 namespace troupe {
 namespace {
@@ -51,7 +51,8 @@ TEST(Layout, UnfusesTheOutputGate) {
   RowMap expected;
   for (std::uint32_t h = 0; h < kKeyHeads * kRatio; ++h) {
     for (std::uint32_t i = 0; i < kValueDim; ++i) {
-      expected.push_back(h / kRatio * kGroup + 2 * kKeyDim + kRatio * kValueDim + h % kRatio * kValueDim + i);
+      expected.push_back(h / kRatio * kGroup + 2 * kKeyDim + kRatio * kValueDim +
+                         h % kRatio * kValueDim + i);
     }
   }
 

@@ -1,12 +1,12 @@
 // Damaged files, each with the whole message.
 #include "runtime/model/safetensors.h"
 
-#include <functional>
-#include <string>
+#include "tests/model/fixture.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/model/fixture.h"
+#include <functional>
+#include <string>
 
 namespace troupe {
 namespace {
@@ -30,7 +30,8 @@ TEST(SafetensorsFile, GivesShapesTypesAndBytes) {
                                      R"("b":{"dtype":"U16","shape":[],"data_offsets":[12,14]}})",
                                      14));
 
-  const auto file = SafetensorsFile::open(directory.path() / "m.safetensors", "m.safetensors").value();
+  const auto file =
+      SafetensorsFile::open(directory.path() / "m.safetensors", "m.safetensors").value();
 
   ASSERT_EQ(file->tensors().size(), 2U);
   EXPECT_EQ(file->tensors()[0].shape, (std::vector<std::uint64_t>{2, 3}));
@@ -60,17 +61,20 @@ TEST(SafetensorsFile, RefusesAnEmptyFile) {
 
 TEST(SafetensorsFile, RefusesAnAbsurdHeaderLength) {
   EXPECT_EQ(file_error("<!DOCTYPE html>"),
-            "m.safetensors: header length is 5789751444030890300, expected 2 to 100000000 bytes: not a safetensors file");
+            "m.safetensors: header length is 5789751444030890300, expected 2 to 100000000 bytes: "
+            "not a safetensors file");
 }
 
 TEST(SafetensorsFile, RefusesAHeaderOfNoBytes) {
-  EXPECT_EQ(file_error(std::string(8, '\0')),
-            "m.safetensors: header length is 0, expected 2 to 100000000 bytes: not a safetensors file");
+  EXPECT_EQ(
+      file_error(std::string(8, '\0')),
+      "m.safetensors: header length is 0, expected 2 to 100000000 bytes: not a safetensors file");
 }
 
 TEST(SafetensorsFile, RefusesATruncatedHeader) {
   EXPECT_EQ(file_error(fixture::file_with(R"({"a":{"dtype":"U8"}})", 0).substr(0, 20)),
-            "m.safetensors: truncated: header of 20 bytes, but the file has 12 after the length: download it again");
+            "m.safetensors: truncated: header of 20 bytes, but the file has 12 after the length: "
+            "download it again");
 }
 
 TEST(SafetensorsFile, RefusesAHeaderThatIsNotJson) {
@@ -94,7 +98,8 @@ TEST(SafetensorsFile, RefusesAnEntryThatIsNotAnObject) {
 }
 
 TEST(SafetensorsFile, RefusesAnEntryWithoutType) {
-  EXPECT_EQ(header_error(R"({"a":{"shape":[1],"data_offsets":[0,1]}})", 1), "m.safetensors: tensor \"a\" has no dtype");
+  EXPECT_EQ(header_error(R"({"a":{"shape":[1],"data_offsets":[0,1]}})", 1),
+            "m.safetensors: tensor \"a\" has no dtype");
 }
 
 TEST(SafetensorsFile, RefusesAnUnknownType) {
@@ -104,22 +109,27 @@ TEST(SafetensorsFile, RefusesAnUnknownType) {
 
 TEST(SafetensorsFile, RefusesANegativeShape) {
   EXPECT_EQ(header_error(R"({"a":{"dtype":"U8","shape":[-1],"data_offsets":[0,1]}})", 1),
-            "m.safetensors: tensor \"a\" has no valid shape: expected a list of at most 8 non-negative integers");
+            "m.safetensors: tensor \"a\" has no valid shape: expected a list of at most 8 "
+            "non-negative integers");
 }
 
 TEST(SafetensorsFile, RefusesAFractionalShape) {
   EXPECT_EQ(header_error(R"({"a":{"dtype":"U8","shape":[1.0],"data_offsets":[0,1]}})", 1),
-            "m.safetensors: tensor \"a\" has no valid shape: expected a list of at most 8 non-negative integers");
+            "m.safetensors: tensor \"a\" has no valid shape: expected a list of at most 8 "
+            "non-negative integers");
 }
 
 TEST(SafetensorsFile, RefusesAShapeWhoseSizeOverflows) {
-  EXPECT_EQ(header_error(R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0),
-            "m.safetensors: tensor \"a\" has shape [4294967296, 4294967296], too large to count its bytes");
+  EXPECT_EQ(header_error(
+                R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0),
+            "m.safetensors: tensor \"a\" has shape [4294967296, 4294967296], too large to count "
+            "its bytes");
 }
 
 TEST(SafetensorsFile, RefusesOffsetsThatRunBackwards) {
   EXPECT_EQ(header_error(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})", 1),
-            "m.safetensors: tensor \"a\" has no valid data_offsets: expected [begin, end] with begin <= end");
+            "m.safetensors: tensor \"a\" has no valid data_offsets: expected [begin, end] with "
+            "begin <= end");
 }
 
 TEST(SafetensorsFile, RefusesABytesCountThatTheShapeDoesNotNeed) {
@@ -129,13 +139,18 @@ TEST(SafetensorsFile, RefusesABytesCountThatTheShapeDoesNotNeed) {
 
 TEST(SafetensorsFile, RefusesTruncatedData) {
   EXPECT_EQ(header_error(R"({"a":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]}})", 11),
-            "m.safetensors: tensor \"a\" ends at byte 12 of the data, but the file has 11: truncated, download it again");
+            "m.safetensors: tensor \"a\" ends at byte 12 of the data, but the file has 11: "
+            "truncated, download it again");
 }
 
 TEST(SafetensorsFile, RefusesOffsetsNearTheEndOf64Bits) {
-  EXPECT_EQ(header_error(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[18446744073709551614,18446744073709551615]}})", 1),
-            "m.safetensors: tensor \"a\" ends at byte 18446744073709551615 of the data, but the file has 1: truncated, "
-            "download it again");
+  EXPECT_EQ(
+      header_error(
+          R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[18446744073709551614,18446744073709551615]}})",
+          1),
+      "m.safetensors: tensor \"a\" ends at byte 18446744073709551615 of the data, but the file has "
+      "1: truncated, "
+      "download it again");
 }
 
 TEST(SafetensorsFile, RefusesOverlappingTensors) {
@@ -165,7 +180,8 @@ TEST(ShardIndex, RefusesAShardOutsideTheDirectory) {
 
   ASSERT_FALSE(index.has_value());
   EXPECT_EQ(index.error().message,
-            "index.json: tensor \"a\" is said to be in \"../../etc/passwd\", expected the name of a file in this directory");
+            "index.json: tensor \"a\" is said to be in \"../../etc/passwd\", expected the name of "
+            "a file in this directory");
 }
 
 TEST(ShardIndex, RefusesAFileWithoutWeightMap) {
