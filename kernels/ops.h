@@ -214,11 +214,11 @@ struct AddArgs {
   std::uint32_t width = 0;
 };
 
-// sum = x (+ delta, in fp32 -> act; written back to x when `delta` is given); out = sum *
-// (1/sqrt(mean(sum^2) + eps)) * weight
-// -> act. `weight` already holds 1+w. rows kSampled: reads rows sampled[i].row of x, writes out[i];
-// x is then not written unless delta is given, in which case only the sampled rows of x are. items:
-// rows of the set.
+// sum = x (+ delta, in fp32 -> act; written back to x when `delta` is given);
+// out = sum * (1/sqrt(mean(sum^2) + eps)) * weight -> act. `weight` already holds 1+w.
+// rows kSampled: reads rows sampled[i].row of x, writes out[i]; x is then not written unless delta
+// is given, in which case only the sampled rows of x are, and no row may be sampled twice.
+// items: rows of the set.
 struct NormArgs {
   Ref x;       // act [T][width]
   Ref delta;   // act [T][width] or empty
@@ -289,10 +289,10 @@ struct GdnConvArgs {
 //   S *= decay; m = S^T k (i ascending, fma from 0); d = beta * (v - m); S += k (x) d (fma); o =
 //   S^T q (i ascending, fma from 0).
 // Starts from the read page; after each row whose write_page is not kNoPage the state goes there,
-// and that page's window becomes the last W-1 inputs of qkv. One item = (segment, value head, tile
-// of 16 columns of dv), so that a dk x 16 tile of S stays in cache over all rows of a chunk; window
-// channels of head groups are written by the item that owns them (tile 0 of a value head writes its
-// v channels; of the first value head of a key head also that head's q and k channels).
+// and that page's window becomes the last W-1 inputs of qkv. One item = (segment, value head, 64
+// columns of dv), worked in tiles of S that stay in cache over all rows of a chunk. Window channels
+// are written by the item that owns them: the first of a value head writes its v channels, and if
+// that is the first value head of a key head also that head's q and k channels.
 struct GdnScanArgs {
   Ref q, k, v, decay, beta;  // as GdnConvArgs
   Ref qkv;                   // act [T][channels]
@@ -315,12 +315,12 @@ struct GdnNormArgs {
   bool sigmoid_gate = false;
 };
 
-// Per head: q and k normed over D with (1+w) weights in fp32, first 2*half dims rotated in
-// half-split pairs (i, i+half) with the step's table, -> act. q goes to q_out, k and v to their
-// place in the KV blocks. items: rows. A block of a layer: K of all kv heads, then V of all kv
-// heads. K of a head is a panel with 64 outputs (the positions) and D inputs: [4][D/2][16
-// positions][2]; V is [64][D]. D is even. Row t of segment s at position p lives in block
-// blocks[s.block_row][p / 64], slot p % 64.
+// Per head: q and k normed over D with (1+w) weights in fp32, then pairs (x, y) = (i, i+half), i <
+// half, turned by the table: fma(x, cos, -(y sin)), fma(y, cos, x sin); -> act. q goes to q_out, k
+// and v to the KV blocks. A block of a layer: K of all kv heads, then V of all kv heads. K of a
+// head is a panel of 64 outputs (the positions) and D inputs: [4][D/2][16 positions][2]; V is
+// [64][D]. D is even. Row t of segment s at position p lives in block blocks[s.block_row][p / 64],
+// slot p % 64. items: rows.
 struct AttentionPrepareArgs {
   Ref q;               // act [T][heads*dim]
   Ref k, v;            // act [T][kv_heads*dim]
@@ -413,9 +413,9 @@ struct MoeCombineArgs {
   std::uint32_t width = 0, top_k = 0;
 };
 
-// One SampleResult per sampled row (StepTable::results). Ids >= valid are never chosen or reported:
-// they are padding of the vocabulary. The draw at (key, position of the row, choice) is
-// philox4x32(key, {position, choice, 1, 0}). items: sampled rows.
+// One SampleResult per sampled row; token -1 if a logit is NaN or all are -inf. Ids >= valid are
+// padding. Inverse CDF over kept ids by falling weight (all ids kept: by id) of the 53 upper bits
+// of words 1, 0 of philox4x32(key, {position of the row, choice, 1, 0}). items: sampled rows.
 struct SampleArgs {
   Ref logits;  // f32 [sampled][vocab]
   std::uint32_t vocab = 0, valid = 0;

@@ -1,11 +1,12 @@
-// What code compiled for one instruction set needs from the rest of Troupe, as functions that are compiled once for any
-// processor: such code must not instantiate the members of std::span, std::array or KernelEnv (vec.h, VE-2).
+// What code compiled for one instruction set needs from the rest of Troupe, as functions that are
+// compiled once for any processor: such code must not instantiate the members of std::span,
+// std::array or KernelEnv (vec.h, VE-2).
 #pragma once
+
+#include "kernels/ops.h"
 
 #include <cstddef>
 #include <cstdint>
-
-#include "kernels/ops.h"
 
 namespace troupe::cpu {
 

@@ -1,8 +1,10 @@
-// kAttentionPrepare and kAttention for one instruction set and activation type. Contracts: ops.h. Included by vector_ops.inl.h.
+// kAttentionPrepare and kAttention for one instruction set and activation type. Contracts: ops.h.
+// Included by vector_ops.inl.h.
 //
-// An item holds the queries of a few consecutive rows times all heads that share a kv head, as fp32, and walks the key blocks
-// once. Scores have 16 positions in the lanes and run over D; outputs have 16 of D in the lanes and run over positions; both
-// share each load of K or V between kAttentionBlock queries. A query's bits do not depend on which others share its loads.
+// An item holds the queries of a few consecutive rows times all heads that share a kv head, as
+// fp32, and walks the key blocks once. Scores have 16 positions in the lanes and run over D;
+// outputs have 16 of D in the lanes and run over positions; both share each load of K or V between
+// kAttentionBlock queries. A query's bits do not depend on which others share its loads.
 #pragma once
 
 #include "kernels/cpu/norm.inl.h"
@@ -17,13 +19,18 @@ inline constexpr std::uint32_t kAttentionBlock = 6;
 #else
 inline constexpr std::uint32_t kAttentionBlock = 2;
 #endif
-inline constexpr std::uint32_t kAttentionQueries = 64;  // rows of a tile * heads of a kv head, about
-inline constexpr std::uint32_t kAttentionRows = 16;     // most rows of a tile
+inline constexpr std::uint32_t kAttentionQueries =
+    64;                                              // rows of a tile * heads of a kv head, about
+inline constexpr std::uint32_t kAttentionRows = 16;  // most rows of a tile
 
 template <class Act>
 struct AttentionPrepare {
   // Norm and rotation of one head, to fp32.
-  TROUPE_LANE void head(const Act* x, const float* weight, const float* rope, const AttentionPrepareArgs& args, float* y) {
+  TROUPE_LANE void head(const Act* x,
+                        const float* weight,
+                        const float* rope,
+                        const AttentionPrepareArgs& args,
+                        float* y) {
     const V16 scale = inverse_rms(sum_of_squares(x, args.dim), args.dim, args.eps);
     for_lanes(args.dim, [&](std::uint32_t i, std::uint32_t n) {
       store_upto(y + i, mul(mul(load_upto(x + i, n), scale), load_upto(weight + i, n)), n);
@@ -39,10 +46,16 @@ struct AttentionPrepare {
   }
 
   TROUPE_LANE void to_act(const float* y, std::uint32_t width, Act* out) {
-    for_lanes(width, [&](std::uint32_t i, std::uint32_t n) { store_upto(out + i, load_upto(y + i, n), n); });
+    for_lanes(width, [&](std::uint32_t i, std::uint32_t n) {
+      store_upto(out + i, load_upto(y + i, n), n);
+    });
   }
 
-  static void run(const KernelEnv& env, const void* raw_args, std::uint32_t begin, std::uint32_t end, std::byte* scratch) {
+  static void run(const KernelEnv& env,
+                  const void* raw_args,
+                  std::uint32_t begin,
+                  std::uint32_t end,
+                  std::byte* scratch) {
     const auto& args = *static_cast<const AttentionPrepareArgs*>(raw_args);
     const StepView step = view(env);
     auto* y = reinterpret_cast<float*>(scratch);
@@ -62,12 +75,14 @@ struct AttentionPrepare {
       const std::uint32_t slot = position % kBlockTokens;
       const std::size_t table_row = step.segments[row.segment].block_row;
       const std::size_t block = step.blocks[table_row * step.block_width + position / kBlockTokens];
-      auto* base = reinterpret_cast<Act*>(arena(env, Arena::kKv) + args.kv_offset + block * args.block_bytes);
+      auto* base = reinterpret_cast<Act*>(arena(env, Arena::kKv) + args.kv_offset +
+                                          block * args.block_bytes);
       for (std::uint32_t h = 0; h < args.kv_heads; ++h) {
         const std::size_t offset = (std::size_t{t} * args.kv_heads + h) * args.dim;
         head(at<const Act>(env, args.k) + offset, k_norm, rope, args, y);
         to_act(y, args.dim, narrow);
-        Act* keys = base + h * head_elements + std::size_t{slot / 16} * args.dim * 16 + slot % 16 * 2;
+        Act* keys =
+            base + h * head_elements + std::size_t{slot / 16} * args.dim * 16 + slot % 16 * 2;
         for (std::uint32_t i = 0; i < args.dim; i += 2) {
           __builtin_memcpy(keys + std::size_t{i} * 16, narrow + i, 2 * sizeof(Act));
         }
@@ -80,7 +95,12 @@ struct AttentionPrepare {
 
 // Scores of MB queries against 16 positions: q [MB][q_stride], keys = one panel, out [MB][64].
 template <class Act, int MB>
-void score_block(const float* q, std::size_t q_stride, const Act* keys, std::uint32_t dim, V16 scale, float* out) {
+void score_block(const float* q,
+                 std::size_t q_stride,
+                 const Act* keys,
+                 std::uint32_t dim,
+                 V16 scale,
+                 float* out) {
   V16 sum[MB];
   TROUPE_UNROLL
   for (int m = 0; m < MB; ++m) {
@@ -105,13 +125,23 @@ void score_block(const float* q, std::size_t q_stride, const Act* keys, std::uin
   }
 }
 
-// o = o * correction (0 when `fresh`) + sum over `count` positions of p * v, for MB queries and 16 (n) of D.
+// o = o * correction (0 when `fresh`) + sum over `count` positions of p * v, for MB queries and 16
+// (n) of D.
 template <class Act, int MB, bool kTail>
-void value_block(const float* p, const float* correction, bool fresh, const Act* values, std::uint32_t count, std::uint32_t dim, std::uint32_t n, float* o, std::size_t o_stride) {
+void value_block(const float* p,
+                 const float* correction,
+                 bool fresh,
+                 const Act* values,
+                 std::uint32_t count,
+                 std::uint32_t dim,
+                 std::uint32_t n,
+                 float* o,
+                 std::size_t o_stride) {
   V16 sum[MB];
   TROUPE_UNROLL
   for (int m = 0; m < MB; ++m) {
-    sum[m] = fresh ? zero() : mul(load(o + static_cast<std::size_t>(m) * o_stride), set1(correction[m]));
+    sum[m] =
+        fresh ? zero() : mul(load(o + static_cast<std::size_t>(m) * o_stride), set1(correction[m]));
   }
   for (std::uint32_t j = 0; j < count; ++j) {
     V16 value;
@@ -152,13 +182,14 @@ TROUPE_LANE void for_blocks(std::uint32_t begin, std::uint32_t end, Body body) {
   }
 }
 
-// The queries of one item and what is known of their outputs. Query m = row of the tile * group + head of the group.
+// The queries of one item and what is known of their outputs. Query m = row of the tile * group +
+// head of the group.
 struct AttentionTile {
-  float* q;            // [queries][stride]
-  float* scores;       // [queries][64], then their exponentials
-  float* span_o;       // [queries][stride]: of the current span
-  float* total_o;      // [queries][stride]: of the spans before
-  float* span_max;     // [queries] each
+  float* q;         // [queries][stride]
+  float* scores;    // [queries][64], then their exponentials
+  float* span_o;    // [queries][stride]: of the current span
+  float* total_o;   // [queries][stride]: of the spans before
+  float* span_max;  // [queries] each
   float* span_sum;
   float* total_max;
   float* total_sum;
@@ -170,7 +201,10 @@ struct AttentionTile {
   std::uint32_t position;  // of the first row
 };
 
-TROUPE_LANE AttentionTile tile_in(std::byte* scratch, const AttentionArgs& args, std::uint32_t group, std::uint32_t rows) {
+TROUPE_LANE AttentionTile tile_in(std::byte* scratch,
+                                  const AttentionArgs& args,
+                                  std::uint32_t group,
+                                  std::uint32_t rows) {
   const std::size_t stride = (std::size_t{args.dim} + 15) / 16 * 16;
   const std::size_t queries = std::size_t{group} * rows;
   auto* memory = reinterpret_cast<float*>(scratch);
@@ -191,8 +225,12 @@ TROUPE_LANE AttentionTile tile_in(std::byte* scratch, const AttentionArgs& args,
   return tile;
 }
 
-// One step of the online softmax for one query: `count` scores become exponentials against the span's maximum so far.
-TROUPE_LANE void soften(const AttentionTile& tile, std::uint32_t query, std::uint32_t count, bool fresh) {
+// One step of the online softmax for one query: `count` scores become exponentials against the
+// span's maximum so far.
+TROUPE_LANE void soften(const AttentionTile& tile,
+                        std::uint32_t query,
+                        std::uint32_t count,
+                        bool fresh) {
   float* scores = tile.scores + std::size_t{query} * kBlockTokens;
   const V16 nothing = set1(-__builtin_inff());
   V16 highest = nothing;
@@ -217,7 +255,8 @@ TROUPE_LANE void soften(const AttentionTile& tile, std::uint32_t query, std::uin
     sum = add(sum, p);
   }
   const float block_sum = reduce_add(sum);
-  tile.span_sum[query] = fresh ? block_sum : __builtin_fmaf(tile.span_sum[query], tile.correction[query], block_sum);
+  tile.span_sum[query] =
+      fresh ? block_sum : __builtin_fmaf(tile.span_sum[query], tile.correction[query], block_sum);
   tile.span_max[query] = maximum;
 }
 
@@ -228,7 +267,8 @@ TROUPE_LANE void merge_span(const AttentionTile& tile, std::uint32_t query, bool
   if (first) {
     tile.total_max[query] = tile.span_max[query];
     tile.total_sum[query] = tile.span_sum[query];
-    for_lanes(static_cast<std::uint32_t>(tile.stride), [&](std::uint32_t i, std::uint32_t) { store(total + i, load(span + i)); });
+    for_lanes(static_cast<std::uint32_t>(tile.stride),
+              [&](std::uint32_t i, std::uint32_t) { store(total + i, load(span + i)); });
     return;
   }
   const float before = tile.total_max[query];
@@ -237,7 +277,8 @@ TROUPE_LANE void merge_span(const AttentionTile& tile, std::uint32_t query, bool
   const float old_scale = exp(before - maximum);
   const float new_scale = exp(now - maximum);
   tile.total_max[query] = maximum;
-  tile.total_sum[query] = __builtin_fmaf(tile.total_sum[query], old_scale, tile.span_sum[query] * new_scale);
+  tile.total_sum[query] =
+      __builtin_fmaf(tile.total_sum[query], old_scale, tile.span_sum[query] * new_scale);
   for_lanes(static_cast<std::uint32_t>(tile.stride), [&](std::uint32_t i, std::uint32_t) {
     store(total + i, fma(load(total + i), set1(old_scale), mul(load(span + i), set1(new_scale))));
   });
@@ -264,9 +305,11 @@ struct Attention {
 
   static void load_queries(const AttentionTile& tile, const Act* q, std::size_t row_stride) {
     for (std::uint32_t query = 0; query < tile.rows * tile.group; ++query) {
-      const Act* from = q + query / tile.group * row_stride + std::size_t{query % tile.group} * tile.dim;
+      const Act* from =
+          q + query / tile.group * row_stride + std::size_t{query % tile.group} * tile.dim;
       float* to = tile.q + query * tile.stride;
-      for_lanes(tile.dim, [&](std::uint32_t i, std::uint32_t n) { store(to + i, load_upto(from + i, n)); });
+      for_lanes(tile.dim,
+                [&](std::uint32_t i, std::uint32_t n) { store(to + i, load_upto(from + i, n)); });
     }
   }
 
@@ -277,21 +320,43 @@ struct Attention {
     return end <= start ? 0 : end - start < kBlockTokens ? end - start : kBlockTokens;
   }
 
-  static void add_values(const AttentionTile& tile, std::uint32_t begin, std::uint32_t end, const Act* values, std::uint32_t count, bool fresh) {
+  static void add_values(const AttentionTile& tile,
+                         std::uint32_t begin,
+                         std::uint32_t end,
+                         const Act* values,
+                         std::uint32_t count,
+                         bool fresh) {
     std::uint32_t i = 0;
     for (; i + 16 <= tile.dim; i += 16) {
       for_blocks(begin, end, [&]<int MB>(std::uint32_t m) {
-        value_block<Act, MB, false>(tile.scores + std::size_t{m} * kBlockTokens, tile.correction + m, fresh, values + i, count, tile.dim, 16, tile.span_o + m * tile.stride + i, tile.stride);
+        value_block<Act, MB, false>(tile.scores + std::size_t{m} * kBlockTokens,
+                                    tile.correction + m,
+                                    fresh,
+                                    values + i,
+                                    count,
+                                    tile.dim,
+                                    16,
+                                    tile.span_o + m * tile.stride + i,
+                                    tile.stride);
       });
     }
     if (i < tile.dim) {
       for_blocks(begin, end, [&]<int MB>(std::uint32_t m) {
-        value_block<Act, MB, true>(tile.scores + std::size_t{m} * kBlockTokens, tile.correction + m, fresh, values + i, count, tile.dim, tile.dim - i, tile.span_o + m * tile.stride + i, tile.stride);
+        value_block<Act, MB, true>(tile.scores + std::size_t{m} * kBlockTokens,
+                                   tile.correction + m,
+                                   fresh,
+                                   values + i,
+                                   count,
+                                   tile.dim,
+                                   tile.dim - i,
+                                   tile.span_o + m * tile.stride + i,
+                                   tile.stride);
       });
     }
   }
 
-  static void visit_block(const AttentionTile& tile, std::uint32_t b, const Act* keys, const Act* values, V16 scale) {
+  static void visit_block(
+      const AttentionTile& tile, std::uint32_t b, const Act* keys, const Act* values, V16 scale) {
     std::uint32_t first = 0;  // rows before it see nothing of the block
     while (seen(tile, first, b) == 0) {
       ++first;
@@ -301,17 +366,24 @@ struct Attention {
     for (std::uint32_t j = 0; j < most; j += 16) {
       const Act* panel = keys + std::size_t{j} * tile.dim;
       for_blocks(first * tile.group, queries, [&]<int MB>(std::uint32_t m) {
-        score_block<Act, MB>(tile.q + m * tile.stride, tile.stride, panel, tile.dim, scale, tile.scores + std::size_t{m} * kBlockTokens + j);
+        score_block<Act, MB>(tile.q + m * tile.stride,
+                             tile.stride,
+                             panel,
+                             tile.dim,
+                             scale,
+                             tile.scores + std::size_t{m} * kBlockTokens + j);
       });
     }
     const bool fresh = b % (kSpanTokens / kBlockTokens) == 0;
     for (std::uint32_t query = first * tile.group; query < queries; ++query) {
       soften(tile, query, seen(tile, query / tile.group, b), fresh);
     }
-    // Rows that see part of the block go alone: what lies beyond their position must not even be multiplied by zero.
+    // Rows that see part of the block go alone: what lies beyond their position must not even be
+    // multiplied by zero.
     std::uint32_t whole = first;
     while (whole < tile.rows && seen(tile, whole, b) < kBlockTokens) {
-      add_values(tile, whole * tile.group, (whole + 1) * tile.group, values, seen(tile, whole, b), fresh);
+      add_values(
+          tile, whole * tile.group, (whole + 1) * tile.group, values, seen(tile, whole, b), fresh);
       ++whole;
     }
     if (whole < tile.rows) {
@@ -329,7 +401,8 @@ struct Attention {
   template <class Out>
   static void write(const AttentionTile& tile, const Act* gate, Out* out, std::size_t row_stride) {
     for (std::uint32_t query = 0; query < tile.rows * tile.group; ++query) {
-      const std::size_t offset = query / tile.group * row_stride + std::size_t{query % tile.group} * tile.dim;
+      const std::size_t offset =
+          query / tile.group * row_stride + std::size_t{query % tile.group} * tile.dim;
       const float* total = tile.total_o + query * tile.stride;
       const V16 sum = set1(tile.total_sum[query]);
       for_lanes(tile.dim, [&](std::uint32_t i, std::uint32_t n) {
@@ -342,9 +415,16 @@ struct Attention {
     }
   }
 
-  static void run_tile(const KernelEnv& env, const AttentionArgs& args, const StepView& step, const StepSegment& segment, std::uint32_t row, std::uint32_t kv_head, std::byte* scratch) {
+  static void run_tile(const KernelEnv& env,
+                       const AttentionArgs& args,
+                       const StepView& step,
+                       const StepSegment& segment,
+                       std::uint32_t row,
+                       std::uint32_t kv_head,
+                       std::byte* scratch) {
     const std::uint32_t left = segment.first_row + segment.rows - row;
-    AttentionTile tile = tile_in(scratch, args, group(args), left < tile_rows(args) ? left : tile_rows(args));
+    AttentionTile tile =
+        tile_in(scratch, args, group(args), left < tile_rows(args) ? left : tile_rows(args));
     tile.position = static_cast<std::uint32_t>(step.rows[row].position);
     const std::size_t row_stride = std::size_t{args.heads} * args.dim;
     const std::size_t offset = row * row_stride + std::size_t{kv_head} * tile.group * args.dim;
@@ -355,7 +435,11 @@ struct Attention {
     const std::byte* layer = arena(env, Arena::kKv) + args.kv_offset;
     for (std::uint32_t b = 0; b <= (tile.position + tile.rows - 1) / kBlockTokens; ++b) {
       const auto* base = reinterpret_cast<const Act*>(layer + blocks[b] * args.block_bytes);
-      visit_block(tile, b, base + kv_head * head_elements, base + (args.kv_heads + kv_head) * head_elements, scale);
+      visit_block(tile,
+                  b,
+                  base + kv_head * head_elements,
+                  base + (args.kv_heads + kv_head) * head_elements,
+                  scale);
     }
     const Act* gate = is_empty(args.gate) ? nullptr : at<const Act>(env, args.gate) + offset;
     if (args.out_f32) {
@@ -365,7 +449,11 @@ struct Attention {
     }
   }
 
-  static void run(const KernelEnv& env, const void* raw_args, std::uint32_t begin, std::uint32_t end, std::byte* scratch) {
+  static void run(const KernelEnv& env,
+                  const void* raw_args,
+                  std::uint32_t begin,
+                  std::uint32_t end,
+                  std::byte* scratch) {
     const auto& args = *static_cast<const AttentionArgs*>(raw_args);
     const StepView step = view(env);
     const std::uint32_t rows = tile_rows(args);
@@ -378,7 +466,13 @@ struct Attention {
         ++segment;
       }
       const StepSegment& of = step.segments[segment];
-      run_tile(env, args, step, of, of.first_row + (wanted - first_tile) * rows, item % args.kv_heads, scratch);
+      run_tile(env,
+               args,
+               step,
+               of,
+               of.first_row + (wanted - first_tile) * rows,
+               item % args.kv_heads,
+               scratch);
     }
   }
 };

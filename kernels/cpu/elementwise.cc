@@ -1,9 +1,9 @@
 #include "kernels/cpu/elementwise.h"
 
-#include <cstring>
-
 #include "runtime/base/dtype.h"
 #include "runtime/base/math.h"
+
+#include <cstring>
 
 namespace troupe::cpu {
 namespace {
@@ -22,7 +22,12 @@ void store_act(void* out, Activation act, std::size_t index, float value) {
 }
 
 // A row of a tied head: one lane of one panel, pairs of inputs 32 elements apart.
-void gather_from_panel(const std::byte* data, WeightFormat format, std::uint32_t token, const EmbedArgs& args, Activation act, void* out) {
+void gather_from_panel(const std::byte* data,
+                       WeightFormat format,
+                       std::uint32_t token,
+                       const EmbedArgs& args,
+                       Activation act,
+                       void* out) {
   const std::size_t base = token / 16 * panel_elements(args.hidden) + token % 16 * 2;
   const DType dtype = format == WeightFormat::kPanelF32 ? DType::kF32 : DType::kBF16;
   for (std::size_t i = 0; i < args.hidden; ++i) {
@@ -32,7 +37,11 @@ void gather_from_panel(const std::byte* data, WeightFormat format, std::uint32_t
 
 }  // namespace
 
-void embed_rows(const KernelEnv& env, const EmbedArgs& args, Activation act, std::uint32_t begin, std::uint32_t end) {
+void embed_rows(const KernelEnv& env,
+                const EmbedArgs& args,
+                Activation act,
+                std::uint32_t begin,
+                std::uint32_t end) {
   const std::size_t row_bytes = args.hidden * size_of(act);
   const DType same = act == Activation::kBF16 ? DType::kBF16 : DType::kF32;
   for (std::uint32_t t = begin; t < end; ++t) {
@@ -47,7 +56,8 @@ void embed_rows(const KernelEnv& env, const EmbedArgs& args, Activation act, std
       gather_from_panel(env.at<std::byte>(args.panel.data), args.panel.format, id, args, act, out);
       continue;
     }
-    const std::byte* row = env.at<std::byte>(args.table) + std::size_t{id} * args.hidden * size_of(args.table_type);
+    const std::byte* row =
+        env.at<std::byte>(args.table) + std::size_t{id} * args.hidden * size_of(args.table_type);
     if (args.table_type == same) {
       std::memcpy(out, row, row_bytes);
       continue;
@@ -58,7 +68,10 @@ void embed_rows(const KernelEnv& env, const EmbedArgs& args, Activation act, std
   }
 }
 
-void rope_table_rows(const KernelEnv& env, const RopeTableArgs& args, std::uint32_t begin, std::uint32_t end) {
+void rope_table_rows(const KernelEnv& env,
+                     const RopeTableArgs& args,
+                     std::uint32_t begin,
+                     std::uint32_t end) {
   const float* inverse_frequency = env.at<float>(args.inverse_frequency);
   for (std::uint32_t t = begin; t < end; ++t) {
     float* out = env.at<float>(args.out) + std::size_t{t} * 2 * args.half;

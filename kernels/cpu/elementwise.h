@@ -1,4 +1,5 @@
-// Kernels that only move or look up values, compiled once for all kernel sets: embedding, rotary table. Contracts: ops.h.
+// Kernels that only move or look up values, compiled once for all kernel sets: embedding, rotary
+// table. Contracts: ops.h.
 #pragma once
 
 #include "kernels/ops.h"
@@ -6,7 +7,14 @@
 namespace troupe::cpu {
 
 // `act` chooses the activation type of the output.
-void embed_rows(const KernelEnv& env, const EmbedArgs& args, Activation act, std::uint32_t begin, std::uint32_t end);
-void rope_table_rows(const KernelEnv& env, const RopeTableArgs& args, std::uint32_t begin, std::uint32_t end);
+void embed_rows(const KernelEnv& env,
+                const EmbedArgs& args,
+                Activation act,
+                std::uint32_t begin,
+                std::uint32_t end);
+void rope_table_rows(const KernelEnv& env,
+                     const RopeTableArgs& args,
+                     std::uint32_t begin,
+                     std::uint32_t end);
 
 }  // namespace troupe::cpu

@@ -1,4 +1,5 @@
-// kAdd, kSiluMul, kGateMul for one instruction set and activation type. Contracts: ops.h. Included by vector_ops.inl.h.
+// kAdd, kSiluMul, kGateMul for one instruction set and activation type. Contracts: ops.h. Included
+// by vector_ops.inl.h.
 #pragma once
 
 #include "kernels/cpu/access.h"
@@ -27,7 +28,11 @@ TROUPE_LANE RowRun row_run(std::uint32_t begin, std::uint32_t end, std::uint32_t
 
 template <class Act>
 struct Add {
-  static void run(const KernelEnv& env, const void* raw_args, std::uint32_t begin, std::uint32_t end, std::byte*) {
+  static void run(const KernelEnv& env,
+                  const void* raw_args,
+                  std::uint32_t begin,
+                  std::uint32_t end,
+                  std::byte*) {
     const auto& args = *static_cast<const AddArgs*>(raw_args);
     const RowRun rows = row_run(begin, end, args.width);
     const Act* a = at<const Act>(env, args.a) + rows.first;
@@ -41,7 +46,11 @@ struct Add {
 
 template <class Act>
 struct SiluMul {
-  static void run(const KernelEnv& env, const void* raw_args, std::uint32_t begin, std::uint32_t end, std::byte*) {
+  static void run(const KernelEnv& env,
+                  const void* raw_args,
+                  std::uint32_t begin,
+                  std::uint32_t end,
+                  std::byte*) {
     const auto& args = *static_cast<const SiluMulArgs*>(raw_args);
     const RowRun rows = row_run(begin, end, args.width);
     const float* gate = at<const float>(env, args.gate) + rows.first;
@@ -55,7 +64,11 @@ struct SiluMul {
 
 template <class Act>
 struct GateMul {
-  static void run(const KernelEnv& env, const void* raw_args, std::uint32_t begin, std::uint32_t end, std::byte*) {
+  static void run(const KernelEnv& env,
+                  const void* raw_args,
+                  std::uint32_t begin,
+                  std::uint32_t end,
+                  std::byte*) {
     const auto& args = *static_cast<const GateMulArgs*>(raw_args);
     const RowRun rows = row_run(begin, end, args.width);
     const float* x = at<const float>(env, args.x) + rows.first;

@@ -1,16 +1,18 @@
-// kGdnConv and kGdnScan for one instruction set and activation type. Contracts: ops.h. Included by vector_ops.inl.h.
+// kGdnConv and kGdnScan for one instruction set and activation type. Contracts: ops.h. Included by
+// vector_ops.inl.h.
 //
-// The scan keeps dk x (16 NV) floats of S, already decayed for the row to come, in a contiguous tile of scratch. Per row one pass
-// over the tile finishes the row (update, S^T q) and begins the next one (decay, S^T k), so each element is loaded and stored
-// once; two chains of fma per column hide their own latency. Only rows whose state is kept touch a page.
+// The scan keeps dk x (16 NV) floats of S, already decayed for the row to come, in a contiguous
+// tile of scratch. Per row one pass over the tile finishes the row (update, S^T q) and begins the
+// next one (decay, S^T k), so each element is loaded and stored once; two chains of fma per column
+// hide their own latency. Only rows whose state is kept touch a page.
 #pragma once
 
 #include "kernels/cpu/norm.inl.h"
 
 namespace troupe::cpu::TROUPE_ISA {
 
-// Columns of a tile / 16: with several rows as many as keep their sums in registers, with one row, which is a matter of memory,
-// more.
+// Columns of a tile / 16: with several rows as many as keep their sums in registers, with one row,
+// which is a matter of memory, more.
 #if defined(TROUPE_VEC_AVX512)
 inline constexpr int kScanVectors = 4;
 inline constexpr int kScanOneRow = 4;
@@ -23,7 +25,8 @@ inline constexpr int kScanOneRow = 1;
 #endif
 inline constexpr std::uint32_t kScanItem = 64;  // columns of an item
 
-// Input `local - back` of a segment for channel 0: a row of qkv, or of the window when it lies before the segment.
+// Input `local - back` of a segment for channel 0: a row of qkv, or of the window when it lies
+// before the segment.
 template <class Act>
 struct Inputs {
   const Act* first;   // qkv of the segment's first row
@@ -32,12 +35,16 @@ struct Inputs {
   std::uint32_t taps;
 
   [[gnu::always_inline]] const Act* row(std::uint32_t local, std::uint32_t back) const {
-    return local >= back ? first + (local - back) * channels : window + (taps - 1 + local - back) * channels;
+    return local >= back ? first + (local - back) * channels
+                         : window + (taps - 1 + local - back) * channels;
   }
 };
 
 template <class Act, class Args>
-TROUPE_LANE Inputs<Act> inputs_of(const KernelEnv& env, const Args& args, const StepSegment& segment, std::size_t channels) {
+TROUPE_LANE Inputs<Act> inputs_of(const KernelEnv& env,
+                                  const Args& args,
+                                  const StepSegment& segment,
+                                  std::size_t channels) {
   const std::byte* page = arena(env, Arena::kPages) + segment.read_page * args.page_bytes;
   return {at<const Act>(env, args.qkv) + segment.first_row * channels,
           reinterpret_cast<const Act*>(page + args.window_offset),
@@ -52,7 +59,12 @@ struct GdnConv {
   }
 
   // silu of the convolution of `count` channels, rounded to Act, as fp32.
-  TROUPE_LANE void convolve(const Inputs<Act>& in, const float* taps, std::uint32_t local, std::size_t channel, std::uint32_t count, float* out) {
+  TROUPE_LANE void convolve(const Inputs<Act>& in,
+                            const float* taps,
+                            std::uint32_t local,
+                            std::size_t channel,
+                            std::uint32_t count,
+                            float* out) {
     for_lanes(count, [&](std::uint32_t i, std::uint32_t n) {
       V16 sum = zero();
       for (std::uint32_t tap = 0; tap < in.taps; ++tap) {
@@ -71,7 +83,11 @@ struct GdnConv {
     });
   }
 
-  TROUPE_LANE void gates(const KernelEnv& env, const GdnConvArgs& args, std::size_t row, std::uint32_t head, std::uint32_t count) {
+  TROUPE_LANE void gates(const KernelEnv& env,
+                         const GdnConvArgs& args,
+                         std::size_t row,
+                         std::uint32_t head,
+                         std::uint32_t count) {
     const float* b = at<const float>(env, args.ba) + row * 2 * args.value_heads + head;
     const float* a = b + args.value_heads;
     const float* coefficient = at<const float>(env, args.a_coefficient) + head;
@@ -85,7 +101,11 @@ struct GdnConv {
     });
   }
 
-  static void run(const KernelEnv& env, const void* raw_args, std::uint32_t begin, std::uint32_t end, std::byte*) {
+  static void run(const KernelEnv& env,
+                  const void* raw_args,
+                  std::uint32_t begin,
+                  std::uint32_t end,
+                  std::byte*) {
     const auto& args = *static_cast<const GdnConvArgs*>(raw_args);
     const StepView step = view(env);
     const std::uint32_t group = args.value_heads / args.key_heads;
@@ -118,12 +138,12 @@ struct GdnConv {
 struct ScanStrip {
   const float* q;  // first row of the segment; rows are key_stride apart
   const float* k;
-  const float* v;  // value_stride apart
+  const float* v;      // value_stride apart
   const float* decay;  // head_stride apart
   const float* beta;
   float* out;
   std::size_t key_stride, value_stride, head_stride;
-  const float* state;        // of the read page; rows of S are value_dim apart
+  const float* state;  // of the read page; rows of S are value_dim apart
   std::byte* pages;
   std::size_t page_bytes, state_offset;  // offset of the strip's first element in a page
   const StepRow* rows;
@@ -160,16 +180,25 @@ TROUPE_LANE void scan_begin(const ScanStrip& s, std::uint32_t n, float* tile, V1
     const V16 key = set1(s.k[i]);
     TROUPE_UNROLL
     for (int j = 0; j < NV; ++j) {
-      const V16 value = mul(load_columns<kTail>(s.state + std::size_t{i} * s.value_dim + j * 16, n), decay);
+      const V16 value =
+          mul(load_columns<kTail>(s.state + std::size_t{i} * s.value_dim + j * 16, n), decay);
       store(tile + (i * NV + static_cast<std::uint32_t>(j)) * 16, value);
       m[j] = fma(value, key, m[j]);
     }
   }
 }
 
-// Finishes row t (S += k (x) d; o = S^T q; S to `page` if there is one) and, unless it is the last, begins row t+1.
+// Finishes row t (S += k (x) d; o = S^T q; S to `page` if there is one) and, unless it is the last,
+// begins row t+1.
 template <int NV, bool kTail, bool kKeep, bool kLast>
-TROUPE_LANE void scan_row(const ScanStrip& s, std::uint32_t t, std::uint32_t n, float* tile, float* page, const V16 (&d)[NV], V16 (&o)[NV], V16 (&m)[NV]) {
+TROUPE_LANE void scan_row(const ScanStrip& s,
+                          std::uint32_t t,
+                          std::uint32_t n,
+                          float* tile,
+                          float* page,
+                          const V16 (&d)[NV],
+                          V16 (&o)[NV],
+                          V16 (&m)[NV]) {
   const float* k = s.k + t * s.key_stride;
   const float* q = s.q + t * s.key_stride;
   const float* next = kLast ? k : k + s.key_stride;
@@ -237,14 +266,21 @@ void scan_strip(const ScanStrip& s, std::uint32_t n, float* tile) {
 
 template <class Act>
 struct GdnScan {
-  static std::uint32_t groups(const GdnScanArgs& args) { return (args.value_dim + kScanItem - 1) / kScanItem; }
+  static std::uint32_t groups(const GdnScanArgs& args) {
+    return (args.value_dim + kScanItem - 1) / kScanItem;
+  }
 
   static std::uint32_t items(const KernelEnv& env, const void* raw_args) {
     const auto& args = *static_cast<const GdnScanArgs*>(raw_args);
     return view(env).segment_count * args.value_heads * groups(args);
   }
 
-  static ScanStrip strip_at(const KernelEnv& env, const GdnScanArgs& args, const StepView& step, const StepSegment& segment, std::uint32_t head, std::uint32_t column) {
+  static ScanStrip strip_at(const KernelEnv& env,
+                            const GdnScanArgs& args,
+                            const StepView& step,
+                            const StepSegment& segment,
+                            std::uint32_t head,
+                            std::uint32_t column) {
     const std::size_t key_stride = std::size_t{args.key_heads} * args.key_dim;
     const std::size_t value_stride = std::size_t{args.value_heads} * args.value_dim;
     const std::size_t row = segment.first_row;
@@ -252,7 +288,9 @@ struct GdnScan {
     const std::size_t keys = row * key_stride + std::size_t{key_head} * args.key_dim;
     const std::size_t values = row * value_stride + std::size_t{head} * args.value_dim + column;
     const std::size_t gate = row * args.value_heads + head;
-    const std::size_t state = args.state_offset + sizeof(float) * (std::size_t{head} * args.key_dim * args.value_dim + column);
+    const std::size_t state =
+        args.state_offset +
+        sizeof(float) * (std::size_t{head} * args.key_dim * args.value_dim + column);
     std::byte* pages = arena(env, Arena::kPages);
     return {at<const float>(env, args.q) + keys,
             at<const float>(env, args.k) + keys,
@@ -274,7 +312,14 @@ struct GdnScan {
   }
 
   // Columns first .. last-1 of one head, in strips as wide as fit.
-  static void scan_columns(const KernelEnv& env, const GdnScanArgs& args, const StepView& step, const StepSegment& segment, std::uint32_t head, std::uint32_t first, std::uint32_t last, float* tile) {
+  static void scan_columns(const KernelEnv& env,
+                           const GdnScanArgs& args,
+                           const StepView& step,
+                           const StepSegment& segment,
+                           std::uint32_t head,
+                           std::uint32_t first,
+                           std::uint32_t last,
+                           float* tile) {
     std::uint32_t column = first;
     while (column < last) {
       const ScanStrip strip = strip_at(env, args, step, segment, head, column);
@@ -295,23 +340,37 @@ struct GdnScan {
     }
   }
 
-  // The last taps-1 inputs of `count` channels into the page of every kept row. Ascending, as the page may be the one read.
-  static void keep_window(const KernelEnv& env, const GdnScanArgs& args, const StepView& step, const StepSegment& segment, std::size_t channel, std::uint32_t count) {
-    const std::size_t channels = 2 * std::size_t{args.key_heads} * args.key_dim + std::size_t{args.value_heads} * args.value_dim;
+  // The last taps-1 inputs of `count` channels into the page of every kept row. Ascending, as the
+  // page may be the one read.
+  static void keep_window(const KernelEnv& env,
+                          const GdnScanArgs& args,
+                          const StepView& step,
+                          const StepSegment& segment,
+                          std::size_t channel,
+                          std::uint32_t count) {
+    const std::size_t channels = 2 * std::size_t{args.key_heads} * args.key_dim +
+                                 std::size_t{args.value_heads} * args.value_dim;
     const auto in = inputs_of<Act>(env, args, segment, channels);
     for (std::uint32_t local = 0; local < segment.rows; ++local) {
       const std::uint32_t page = step.rows[segment.first_row + local].write_page;
       if (page == kNoPage) {
         continue;
       }
-      auto* window = reinterpret_cast<Act*>(arena(env, Arena::kPages) + page * args.page_bytes + args.window_offset);
+      auto* window = reinterpret_cast<Act*>(arena(env, Arena::kPages) + page * args.page_bytes +
+                                            args.window_offset);
       for (std::uint32_t i = 0; i + 1 < args.taps; ++i) {
-        __builtin_memmove(window + i * channels + channel, in.row(local, args.taps - 2 - i) + channel, count * sizeof(Act));
+        __builtin_memmove(window + i * channels + channel,
+                          in.row(local, args.taps - 2 - i) + channel,
+                          count * sizeof(Act));
       }
     }
   }
 
-  static void run(const KernelEnv& env, const void* raw_args, std::uint32_t begin, std::uint32_t end, std::byte* scratch) {
+  static void run(const KernelEnv& env,
+                  const void* raw_args,
+                  std::uint32_t begin,
+                  std::uint32_t end,
+                  std::byte* scratch) {
     const auto& args = *static_cast<const GdnScanArgs*>(raw_args);
     const StepView step = view(env);
     const std::uint32_t group = args.value_heads / args.key_heads;
@@ -321,12 +380,18 @@ struct GdnScan {
       const std::uint32_t head = item / groups(args) % args.value_heads;
       const StepSegment& segment = step.segments[item / groups(args) / args.value_heads];
       const std::uint32_t first = part * kScanItem;
-      const std::uint32_t last = first + kScanItem < args.value_dim ? first + kScanItem : args.value_dim;
+      const std::uint32_t last =
+          first + kScanItem < args.value_dim ? first + kScanItem : args.value_dim;
       scan_columns(env, args, step, segment, head, first, last, reinterpret_cast<float*>(scratch));
       if (part != 0) {
         continue;
       }
-      keep_window(env, args, step, segment, 2 * std::size_t{key_width} + std::size_t{head} * args.value_dim, args.value_dim);
+      keep_window(env,
+                  args,
+                  step,
+                  segment,
+                  2 * std::size_t{key_width} + std::size_t{head} * args.value_dim,
+                  args.value_dim);
       if (head % group == 0) {
         const std::size_t key = std::size_t{head / group} * args.key_dim;
         keep_window(env, args, step, segment, key, args.key_dim);

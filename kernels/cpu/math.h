@@ -1,6 +1,7 @@
-// exp, log and what neural networks build from them, on V16 and on single floats (a single float is lane 0 of the same code, so
-// both give the same bits). Included after vec.h, per instruction set. No libm. Errors against the exact value: exp below
-// 1.1 ulp, log 1 ulp, sigmoid, silu and softplus below 3 ulp (4 where a result is subnormal).
+// exp, log and what neural networks build from them, on V16 and on single floats (a single float is
+// lane 0 of the same code, so both give the same bits). Included after vec.h, per instruction set.
+// No libm. Errors against the exact value: exp below 1.1 ulp, log 1 ulp, sigmoid, silu and softplus
+// below 3 ulp (4 where a result is subnormal).
 #pragma once
 
 #include "kernels/cpu/vec.h"
@@ -56,9 +57,13 @@ TROUPE_LANE V16 log_normal(V16 x) {
   return select(equal(x, x), finite, x);
 }
 
-TROUPE_LANE V16 sigmoid(V16 x) { return div(set1(1.0F), add(set1(1.0F), exp(neg(x)))); }
+TROUPE_LANE V16 sigmoid(V16 x) {
+  return div(set1(1.0F), add(set1(1.0F), exp(neg(x))));
+}
 
-TROUPE_LANE V16 silu(V16 x) { return div(x, add(set1(1.0F), exp(neg(x)))); }
+TROUPE_LANE V16 silu(V16 x) {
+  return div(x, add(set1(1.0F), exp(neg(x))));
+}
 
 // log(1 + e^x), which is x itself above 20.
 TROUPE_LANE V16 softplus(V16 x) {
@@ -72,9 +77,17 @@ TROUPE_LANE V16 softplus(V16 x) {
   return select(greater(x, limit), x, value);
 }
 
-TROUPE_LANE float exp(float x) { return lane0(exp(set1(x))); }
-TROUPE_LANE float sigmoid(float x) { return lane0(sigmoid(set1(x))); }
-TROUPE_LANE float silu(float x) { return lane0(silu(set1(x))); }
-TROUPE_LANE float softplus(float x) { return lane0(softplus(set1(x))); }
+TROUPE_LANE float exp(float x) {
+  return lane0(exp(set1(x)));
+}
+TROUPE_LANE float sigmoid(float x) {
+  return lane0(sigmoid(set1(x)));
+}
+TROUPE_LANE float silu(float x) {
+  return lane0(silu(set1(x)));
+}
+TROUPE_LANE float softplus(float x) {
+  return lane0(softplus(set1(x)));
+}
 
 }  // namespace troupe::cpu::TROUPE_ISA

@@ -2,7 +2,8 @@
 
 namespace troupe::cpu {
 
-// A counting sort; offsets[e + 1] first counts, then points at the next free entry of expert e, and ends as its end.
+// A counting sort; offsets[e + 1] first counts, then points at the next free entry of expert e, and
+// ends as its end.
 void permute(const KernelEnv& env, const MoePermuteArgs& args) {
   const auto* ids = env.at<const std::uint32_t>(args.ids);
   auto* offsets = env.at<std::uint32_t>(args.offsets);

@@ -1,4 +1,5 @@
-// The grouping of (row, choice) pairs by expert, compiled once for all kernel sets. Contract: ops.h.
+// The grouping of (row, choice) pairs by expert, compiled once for all kernel sets. Contract:
+// ops.h.
 #pragma once
 
 #include "kernels/ops.h"

@@ -1,4 +1,5 @@
-// kRouter and kMoeCombine for one instruction set and activation type. Contracts: ops.h. Included by vector_ops.inl.h.
+// kRouter and kMoeCombine for one instruction set and activation type. Contracts: ops.h. Included
+// by vector_ops.inl.h.
 #pragma once
 
 #include "kernels/cpu/norm.inl.h"
@@ -21,11 +22,17 @@ struct Router {
       sum = add(sum, select(first_lanes(n), value, zero()));
     });
     const V16 total = set1(reduce_add(sum));
-    for_lanes(experts, [&](std::uint32_t i, std::uint32_t n) { store_upto(p + i, div(load_upto(p + i, n), total), n); });
+    for_lanes(experts, [&](std::uint32_t i, std::uint32_t n) {
+      store_upto(p + i, div(load_upto(p + i, n), total), n);
+    });
   }
 
   // Insertion into a short falling list: an equal later expert stays behind an earlier one.
-  static void choose(const float* p, std::uint32_t experts, std::uint32_t top_k, std::uint32_t* ids, float* weights) {
+  static void choose(const float* p,
+                     std::uint32_t experts,
+                     std::uint32_t top_k,
+                     std::uint32_t* ids,
+                     float* weights) {
     std::uint32_t count = 0;
     for (std::uint32_t e = 0; e < experts; ++e) {
       if (count == top_k && !(p[e] > weights[top_k - 1])) {
@@ -41,7 +48,11 @@ struct Router {
     }
   }
 
-  static void run(const KernelEnv& env, const void* raw_args, std::uint32_t begin, std::uint32_t end, std::byte* scratch) {
+  static void run(const KernelEnv& env,
+                  const void* raw_args,
+                  std::uint32_t begin,
+                  std::uint32_t end,
+                  std::byte* scratch) {
     const auto& args = *static_cast<const RouterArgs*>(raw_args);
     auto* p = reinterpret_cast<float*>(scratch);
     for (std::uint32_t t = begin; t < end; ++t) {
@@ -65,7 +76,11 @@ struct Router {
 
 template <class Act>
 struct MoeCombine {
-  static void run(const KernelEnv& env, const void* raw_args, std::uint32_t begin, std::uint32_t end, std::byte*) {
+  static void run(const KernelEnv& env,
+                  const void* raw_args,
+                  std::uint32_t begin,
+                  std::uint32_t end,
+                  std::byte*) {
     const auto& args = *static_cast<const MoeCombineArgs*>(raw_args);
     const bool with_shared = !is_empty(args.shared);
     for (std::uint32_t t = begin; t < end; ++t) {
@@ -74,7 +89,8 @@ struct MoeCombine {
       const Act* expert = at<const Act>(env, args.expert) + first * args.width;
       const std::size_t row = std::size_t{t} * args.width;
       const Act* shared = with_shared ? at<const Act>(env, args.shared) + row : nullptr;
-      const V16 gate = set1(with_shared ? sigmoid(at<const float>(env, args.shared_gate)[t]) : 0.0F);
+      const V16 gate =
+          set1(with_shared ? sigmoid(at<const float>(env, args.shared_gate)[t]) : 0.0F);
       Act* out = at<Act>(env, args.out) + row;
       for_lanes(args.width, [&](std::uint32_t i, std::uint32_t n) {
         V16 sum = zero();

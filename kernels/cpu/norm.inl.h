@@ -1,4 +1,5 @@
-// kNorm and kGdnNorm for one instruction set and activation type. Contracts: ops.h. Included by vector_ops.inl.h.
+// kNorm and kGdnNorm for one instruction set and activation type. Contracts: ops.h. Included by
+// vector_ops.inl.h.
 #pragma once
 
 #include "kernels/cpu/elementwise.inl.h"
@@ -29,7 +30,11 @@ struct Norm {
     return all ? row_items(env, args) : sampled_items(env, args);
   }
 
-  static void run(const KernelEnv& env, const void* raw_args, std::uint32_t begin, std::uint32_t end, std::byte*) {
+  static void run(const KernelEnv& env,
+                  const void* raw_args,
+                  std::uint32_t begin,
+                  std::uint32_t end,
+                  std::byte*) {
     const auto& args = *static_cast<const NormArgs*>(raw_args);
     const StepView step = view(env);
     const bool with_delta = !is_empty(args.delta);
@@ -54,7 +59,11 @@ struct Norm {
 
 template <class Act>
 struct GdnNorm {
-  static void run(const KernelEnv& env, const void* raw_args, std::uint32_t begin, std::uint32_t end, std::byte*) {
+  static void run(const KernelEnv& env,
+                  const void* raw_args,
+                  std::uint32_t begin,
+                  std::uint32_t end,
+                  std::byte*) {
     const auto& args = *static_cast<const GdnNormArgs*>(raw_args);
     const float* weight = at<const float>(env, args.weight);
     const std::size_t first = std::size_t{begin} * args.heads;

@@ -1,13 +1,13 @@
 #include "kernels/cpu/sample.h"
 
+#include "runtime/base/error.h"
+#include "runtime/base/math.h"
+#include "runtime/base/sources.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
-
-#include "runtime/base/error.h"
-#include "runtime/base/math.h"
-#include "runtime/base/sources.h"
 
 namespace troupe::cpu {
 namespace {
@@ -25,9 +25,9 @@ bool before(const Candidate& a, const Candidate& b) {
 
 // The memory of one row.
 struct Workspace {
-  float* logits;            // a copy, when the parameters change some
-  Candidate* candidates;    // room for every id
-  std::uint64_t* seen;      // one bit per id
+  float* logits;          // a copy, when the parameters change some
+  Candidate* candidates;  // room for every id
+  std::uint64_t* seen;    // one bit per id
   const SampleMath* math;
 };
 
@@ -36,20 +36,29 @@ Workspace workspace_in(std::byte* scratch, std::uint32_t vocab, const SampleMath
   Workspace work{};
   work.candidates = reinterpret_cast<Candidate*>(scratch);
   work.logits = reinterpret_cast<float*>(scratch + padded * sizeof(Candidate));
-  work.seen = reinterpret_cast<std::uint64_t*>(scratch + padded * (sizeof(Candidate) + sizeof(float)));
+  work.seen =
+      reinterpret_cast<std::uint64_t*>(scratch + padded * (sizeof(Candidate) + sizeof(float)));
   work.math = &math;
   return work;
 }
-static_assert(std::size_t{kSampleVocabMax} * (sizeof(Candidate) + sizeof(float)) + kSampleVocabMax / 8 + 1024 <= kScratchBytes);
+static_assert(std::size_t{kSampleVocabMax} * (sizeof(Candidate) + sizeof(float)) +
+                  kSampleVocabMax / 8 + 1024 <=
+              kScratchBytes);
 
 bool changes_logits(const SampleParams& p) {
-  const bool repetition = p.repetition_penalty != 1.0F && (p.prompt_end > p.prompt_begin || p.generated_end > p.generated_begin);
-  const bool counts = (p.presence_penalty != 0 || p.frequency_penalty != 0) && p.generated_end > p.generated_begin;
+  const bool repetition = p.repetition_penalty != 1.0F &&
+                          (p.prompt_end > p.prompt_begin || p.generated_end > p.generated_begin);
+  const bool counts =
+      (p.presence_penalty != 0 || p.frequency_penalty != 0) && p.generated_end > p.generated_begin;
   return p.bias_end > p.bias_begin || repetition || counts;
 }
 
 // Divides or multiplies, once per id however often it is listed.
-void repetition_penalty(const TokenValue* list, std::size_t count, std::uint32_t valid, float penalty, const Workspace& work) {
+void repetition_penalty(const TokenValue* list,
+                        std::size_t count,
+                        std::uint32_t valid,
+                        float penalty,
+                        const Workspace& work) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t id = list[i].token;
     if (id >= valid || ((work.seen[id / 64] >> (id % 64)) & 1U) != 0) {
@@ -62,7 +71,11 @@ void repetition_penalty(const TokenValue* list, std::size_t count, std::uint32_t
 }
 
 // Bias, then penalties, on a copy.
-const float* changed_logits(const float* logits, std::uint32_t valid, const SampleParams& p, const TokenValue* values, const Workspace& work) {
+const float* changed_logits(const float* logits,
+                            std::uint32_t valid,
+                            const SampleParams& p,
+                            const TokenValue* values,
+                            const Workspace& work) {
   std::memcpy(work.logits, logits, std::size_t{valid} * sizeof(float));
   for (std::uint32_t i = p.bias_begin; i < p.bias_end; ++i) {
     if (values[i].token < valid) {
@@ -71,8 +84,13 @@ const float* changed_logits(const float* logits, std::uint32_t valid, const Samp
   }
   if (p.repetition_penalty != 1.0F) {
     std::memset(work.seen, 0, (std::size_t{valid} + 63) / 64 * sizeof(std::uint64_t));
-    repetition_penalty(values + p.prompt_begin, p.prompt_end - p.prompt_begin, valid, p.repetition_penalty, work);
-    repetition_penalty(values + p.generated_begin, p.generated_end - p.generated_begin, valid, p.repetition_penalty, work);
+    repetition_penalty(
+        values + p.prompt_begin, p.prompt_end - p.prompt_begin, valid, p.repetition_penalty, work);
+    repetition_penalty(values + p.generated_begin,
+                       p.generated_end - p.generated_begin,
+                       valid,
+                       p.repetition_penalty,
+                       work);
   }
   for (std::uint32_t i = p.generated_begin; i < p.generated_end; ++i) {
     if (values[i].token < valid && values[i].value > 0) {
@@ -90,7 +108,8 @@ std::uint32_t first_equal(const float* logits, std::uint32_t valid, float value)
   return id;
 }
 
-// The best `wanted` ids above -infinity in order. Keeps a buffer of those better than the worst of the best so far.
+// The best `wanted` ids above -infinity in order. Keeps a buffer of those better than the worst of
+// the best so far.
 std::uint32_t best(const float* logits, std::uint32_t valid, std::uint32_t wanted, Candidate* out) {
   const std::size_t room = std::max<std::size_t>(std::size_t{wanted} * 4, 1024);
   float threshold = -kInfinity;
@@ -114,10 +133,12 @@ std::uint32_t best(const float* logits, std::uint32_t valid, std::uint32_t wante
   return static_cast<std::uint32_t>(kept);
 }
 
-double sum_of_exponentials(const float* logits, std::uint32_t valid, float top, float scale, const SampleMath& math) {
+double sum_of_exponentials(
+    const float* logits, std::uint32_t valid, float top, float scale, const SampleMath& math) {
   double sum = 0;
   for (std::uint32_t first = 0; first < valid; first += kSampleChunk) {
-    sum += static_cast<double>(math.exp_sum(logits + first, std::min(kSampleChunk, valid - first), top, scale));
+    sum += static_cast<double>(
+        math.exp_sum(logits + first, std::min(kSampleChunk, valid - first), top, scale));
   }
   return sum;
 }
@@ -130,7 +151,12 @@ double draw(const SampleParams& p, std::int32_t position) {
 }
 
 // All ids, ascending: the first whose running sum exceeds the target.
-std::uint32_t choose_of_all(const float* logits, std::uint32_t valid, float top, float scale, double uniform, const SampleMath& math) {
+std::uint32_t choose_of_all(const float* logits,
+                            std::uint32_t valid,
+                            float top,
+                            float scale,
+                            double uniform,
+                            const SampleMath& math) {
   const double target = uniform * sum_of_exponentials(logits, valid, top, scale, math);
   double sum = 0;
   std::uint32_t last = 0;  // last id seen with any weight
@@ -152,7 +178,8 @@ std::uint32_t choose_of_all(const float* logits, std::uint32_t valid, float top,
         }
       }
     }
-    // The chunk's own sum was rounded differently: its last id with weight takes the difference, unless it has none.
+    // The chunk's own sum was rounded differently: its last id with weight takes the difference,
+    // unless it has none.
     if (last >= first) {
       return last;
     }
@@ -162,7 +189,8 @@ std::uint32_t choose_of_all(const float* logits, std::uint32_t valid, float top,
 }
 
 // Values become weights exp((value - top) * scale).
-void weigh(Candidate* candidates, std::uint32_t count, float top, float scale, const SampleMath& math) {
+void weigh(
+    Candidate* candidates, std::uint32_t count, float top, float scale, const SampleMath& math) {
   float values[kSampleChunk];
   for (std::uint32_t first = 0; first < count; first += kSampleChunk) {
     const std::uint32_t n = std::min(kSampleChunk, count - first);
@@ -181,7 +209,8 @@ struct Cut {
   bool certain;  // no candidate beyond the list could belong to the kept ones
 };
 
-// How many of the weighed candidates top-p, then min-p keep (at least one), out of candidates that together weigh `total`.
+// How many of the weighed candidates top-p, then min-p keep (at least one), out of candidates that
+// together weigh `total`.
 Cut cut(const Candidate* candidates, std::uint32_t count, double total, const SampleParams& p) {
   Cut result{count, false};
   if (p.top_p < 1.0F) {
@@ -204,7 +233,13 @@ Cut cut(const Candidate* candidates, std::uint32_t count, double total, const Sa
   return result;
 }
 
-std::uint32_t choose_of_best(const float* logits, std::uint32_t valid, float top, float scale, const SampleParams& p, double uniform, const Workspace& work) {
+std::uint32_t choose_of_best(const float* logits,
+                             std::uint32_t valid,
+                             float top,
+                             float scale,
+                             const SampleParams& p,
+                             double uniform,
+                             const Workspace& work) {
   const bool top_k = p.top_k > 0 && p.top_k < valid;
   double total = top_k ? 0 : sum_of_exponentials(logits, valid, top, scale, *work.math);
   std::uint32_t wanted = top_k ? p.top_k : std::min<std::uint32_t>(256, valid);
@@ -238,7 +273,11 @@ std::uint32_t choose_of_best(const float* logits, std::uint32_t valid, float top
 }
 
 // The token, or -1.
-std::int32_t choose(const float* logits, std::uint32_t valid, const SampleParams& p, std::int32_t position, const Workspace& work) {
+std::int32_t choose(const float* logits,
+                    std::uint32_t valid,
+                    const SampleParams& p,
+                    std::int32_t position,
+                    const Workspace& work) {
   const float top = work.math->maximum(logits, valid);
   if (std::isnan(top) || top == -kInfinity) {
     return -1;
@@ -255,7 +294,11 @@ std::int32_t choose(const float* logits, std::uint32_t valid, const SampleParams
 }
 
 // Log probabilities of the raw logits: of the token and of the best few.
-void report(const float* logits, std::uint32_t valid, const SampleParams& p, const Workspace& work, SampleResult& result) {
+void report(const float* logits,
+            std::uint32_t valid,
+            const SampleParams& p,
+            const Workspace& work,
+            SampleResult& result) {
   const float top = work.math->maximum(logits, valid);
   if (std::isnan(top) || std::isinf(top)) {
     return;
@@ -285,13 +328,21 @@ std::uint32_t sample_items(const KernelEnv& env, const void* args) {
   return static_cast<std::uint32_t>(env.step->sampled.size());
 }
 
-void sample_rows(const KernelEnv& env, const SampleArgs& args, std::uint32_t begin, std::uint32_t end, std::byte* scratch, const SampleMath& math) {
+void sample_rows(const KernelEnv& env,
+                 const SampleArgs& args,
+                 std::uint32_t begin,
+                 std::uint32_t end,
+                 std::byte* scratch,
+                 const SampleMath& math) {
   const StepTable& step = *env.step;
   const Workspace work = workspace_in(scratch, args.vocab, math);
   for (std::uint32_t item = begin; item < end; ++item) {
     const SampledRow& row = step.sampled[item];
     const float* raw = env.at<const float>(args.logits) + std::size_t{item} * args.vocab;
-    const float* logits = changes_logits(row.params) ? changed_logits(raw, args.valid, row.params, step.values.data(), work) : raw;
+    const float* logits =
+        changes_logits(row.params)
+            ? changed_logits(raw, args.valid, row.params, step.values.data(), work)
+            : raw;
     SampleResult result;
     result.token = choose(logits, args.valid, row.params, step.rows[row.row].position, work);
     if (result.token >= 0 && (row.params.want_logprob != 0 || row.params.top_logprobs > 0)) {

@@ -1,14 +1,16 @@
-// Choosing a token from a row of logits (MODEL.md 5.3, decision D4): compiled once for all kernel sets, but for the loops over the
-// whole vocabulary, which a set lends as SampleMath. Contract and order of the steps: ops.h.
+// Choosing a token from a row of logits (MODEL.md 5.3, decision D4): compiled once for all kernel
+// sets, but for the loops over the whole vocabulary, which a set lends as SampleMath. Contract and
+// order of the steps: ops.h.
 //
-// SA-1: a result is a function of the row's logits, parameters, key, position and choice, whichever set computes it.
-// SA-2: a row with a NaN, or whose every id is at -infinity, has no answer: token -1.
+// SA-1: a result is a function of the row's logits, parameters, key, position and choice, whichever
+// set computes it. SA-2: a row with a NaN, or whose every id is at -infinity, has no answer: token
+// -1.
 #pragma once
+
+#include "kernels/ops.h"
 
 #include <cstddef>
 #include <cstdint>
-
-#include "kernels/ops.h"
 
 namespace troupe::cpu {
 
@@ -23,10 +25,16 @@ struct SampleMath {
   void (*exp_each)(const float* x, float* out, std::uint32_t n, float top, float scale);
 };
 
-// Vocabularies up to this size fit in a worker's scratch: a copy of the logits and a list of candidates.
+// Vocabularies up to this size fit in a worker's scratch: a copy of the logits and a list of
+// candidates.
 inline constexpr std::uint32_t kSampleVocabMax = 320'000;
 
 [[nodiscard]] std::uint32_t sample_items(const KernelEnv& env, const void* args);
-void sample_rows(const KernelEnv& env, const SampleArgs& args, std::uint32_t begin, std::uint32_t end, std::byte* scratch, const SampleMath& math);
+void sample_rows(const KernelEnv& env,
+                 const SampleArgs& args,
+                 std::uint32_t begin,
+                 std::uint32_t end,
+                 std::byte* scratch,
+                 const SampleMath& math);
 
 }  // namespace troupe::cpu

@@ -1,4 +1,5 @@
-// The loops of sampling that go over the whole vocabulary, for one instruction set. Included by vector_ops.inl.h.
+// The loops of sampling that go over the whole vocabulary, for one instruction set. Included by
+// vector_ops.inl.h.
 #pragma once
 
 #include "kernels/cpu/elementwise.inl.h"
@@ -35,10 +36,21 @@ struct Sample {
     });
   }
 
-  static std::uint32_t items(const KernelEnv& env, const void* args) { return sample_items(env, args); }
+  static std::uint32_t items(const KernelEnv& env, const void* args) {
+    return sample_items(env, args);
+  }
 
-  static void run(const KernelEnv& env, const void* args, std::uint32_t begin, std::uint32_t end, std::byte* scratch) {
-    sample_rows(env, *static_cast<const SampleArgs*>(args), begin, end, scratch, {maximum, exp_sum, exp_each});
+  static void run(const KernelEnv& env,
+                  const void* args,
+                  std::uint32_t begin,
+                  std::uint32_t end,
+                  std::byte* scratch) {
+    sample_rows(env,
+                *static_cast<const SampleArgs*>(args),
+                begin,
+                end,
+                scratch,
+                {maximum, exp_sum, exp_each});
   }
 };
 

@@ -1,12 +1,17 @@
-// V16: sixteen floats, the width in which every CPU kernel thinks, whatever the processor has. A file that is compiled for one
-// instruction set defines TROUPE_ISA (the name of its namespace) and one of TROUPE_VEC_SCALAR, TROUPE_VEC_AVX2 and
-// TROUPE_VEC_AVX512, then includes this header, math.h and the kernels. Pure values, any thread.
+// V16: sixteen floats, the width in which every CPU kernel thinks, whatever the processor has. A
+// file that is compiled for one instruction set defines TROUPE_ISA (the name of its namespace) and
+// one of TROUPE_VEC_SCALAR, TROUPE_VEC_AVX2 and TROUPE_VEC_AVX512, then includes this header,
+// math.h and the kernels. Pure values, any thread.
 //
-// VE-1: all three give identical bits for every function here, signed zeros included. Where one gives a NaN all do, but the
+// VE-1: all three give identical bits for every function here, signed zeros included. Where one
+// gives a NaN all do, but the
 //       payload of a NaN made by arithmetic is anybody's.
-// VE-2: everything lives in troupe::cpu::TROUPE_ISA or is forced inline, and no inline function of another header is called:
-//       the linker keeps one copy of such a function, and it might be the one that needs the newer processor.
-// VE-3: max(a, b) is a > b ? a : b and min(a, b) is a < b ? a : b, so the second operand wins when either is NaN.
+// VE-2: everything lives in troupe::cpu::TROUPE_ISA or is forced inline, and no inline function of
+// another header is called:
+//       the linker keeps one copy of such a function, and it might be the one that needs the newer
+//       processor.
+// VE-3: max(a, b) is a > b ? a : b and min(a, b) is a < b ? a : b, so the second operand wins when
+// either is NaN.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +25,8 @@
 
 #define TROUPE_LANE [[gnu::always_inline]] static inline
 
-// Before a loop over an array of V16 with a constant count: the array must become registers. (Scalar code has too few of them,
-// and takes minutes to compile when unrolled.)
+// Before a loop over an array of V16 with a constant count: the array must become registers.
+// (Scalar code has too few of them, and takes minutes to compile when unrolled.)
 #if defined(TROUPE_VEC_SCALAR)
 #define TROUPE_UNROLL
 #elif defined(__clang__)
@@ -44,9 +49,15 @@ namespace troupe::cpu::TROUPE_ISA {
 
 inline constexpr std::uint32_t kLanes = 16;
 
-TROUPE_LANE V16 zero() { return set1(0.0F); }
-TROUPE_LANE V16 neg(V16 a) { return from_bits(bits_xor(bits(a), bits1(INT32_MIN))); }
-TROUPE_LANE M16 less(V16 a, V16 b) { return greater(b, a); }
+TROUPE_LANE V16 zero() {
+  return set1(0.0F);
+}
+TROUPE_LANE V16 neg(V16 a) {
+  return from_bits(bits_xor(bits(a), bits1(INT32_MIN)));
+}
+TROUPE_LANE M16 less(V16 a, V16 b) {
+  return greater(b, a);
+}
 
 // The first n (<= 16) of memory, zeros beyond; nothing beyond is read or written.
 template <class T>
@@ -114,7 +125,9 @@ TROUPE_LANE void for_lanes(std::uint32_t width, Body body) {
   }
 }
 
-TROUPE_LANE float widen(float value) { return value; }
+TROUPE_LANE float widen(float value) {
+  return value;
+}
 TROUPE_LANE float widen(bf16 value) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(value) << 16);
 }

@@ -1,5 +1,5 @@
-// The code behind the table of vector_ops.inl.h: which struct implements which kernel. Included by it, in the files that compile
-// these kernels themselves.
+// The code behind the table of vector_ops.inl.h: which struct implements which kernel. Included by
+// it, in the files that compile these kernels themselves.
 #pragma once
 
 #include "kernels/cpu/attention.inl.h"
@@ -17,21 +17,24 @@ namespace troupe::cpu::TROUPE_ISA {
 
 template <class Act>
 struct Embed {
-  static void run(const KernelEnv& env, const void* args, std::uint32_t begin, std::uint32_t end, std::byte*) {
+  static void run(
+      const KernelEnv& env, const void* args, std::uint32_t begin, std::uint32_t end, std::byte*) {
     constexpr Activation kAct = sizeof(Act) == 2 ? Activation::kBF16 : Activation::kF32;
     embed_rows(env, *static_cast<const EmbedArgs*>(args), kAct, begin, end);
   }
 };
 
 struct RopeTable {
-  static void run(const KernelEnv& env, const void* args, std::uint32_t begin, std::uint32_t end, std::byte*) {
+  static void run(
+      const KernelEnv& env, const void* args, std::uint32_t begin, std::uint32_t end, std::byte*) {
     rope_table_rows(env, *static_cast<const RopeTableArgs*>(args), begin, end);
   }
 };
 
 struct MoePermute {
   static std::uint32_t items(const KernelEnv&, const void*) { return 1; }
-  static void run(const KernelEnv& env, const void* args, std::uint32_t, std::uint32_t, std::byte*) {
+  static void run(
+      const KernelEnv& env, const void* args, std::uint32_t, std::uint32_t, std::byte*) {
     permute(env, *static_cast<const MoePermuteArgs*>(args));
   }
 };
@@ -80,7 +83,11 @@ std::uint32_t vector_items(const KernelEnv& env, const void* args) {
 }
 
 template <KernelId kId, class Act>
-void vector_run(const KernelEnv& env, const void* args, std::uint32_t begin, std::uint32_t end, std::byte* scratch) {
+void vector_run(const KernelEnv& env,
+                const void* args,
+                std::uint32_t begin,
+                std::uint32_t end,
+                std::byte* scratch) {
   Body<kId, Act>::run(env, args, begin, end, scratch);
 }
 

@@ -1,7 +1,8 @@
-// Every kernel but the matrix products (gemm.inl.h), for the instruction set of the including file: fills their places in its
-// table. Shapes and numerics are in ops.h.
+// Every kernel but the matrix products (gemm.inl.h), for the instruction set of the including file:
+// fills their places in its table. Shapes and numerics are in ops.h.
 //
-// A set that adds only matrix instructions to AVX-512 takes the functions of the set "avx512" instead of compiling them again.
+// A set that adds only matrix instructions to AVX-512 takes the functions of the set "avx512"
+// instead of compiling them again.
 #pragma once
 
 #include "kernels/cpu/access.h"
@@ -14,9 +15,11 @@
 #endif
 
 // F(id) for each of these kernels.
-#define TROUPE_VECTOR_KERNELS(F)                                                                                              \
-  F(kEmbed) F(kRopeTable) F(kAdd) F(kNorm) F(kSiluMul) F(kGdnConv) F(kGdnScan) F(kGdnNorm) F(kAttentionPrepare) F(kAttention) \
-  F(kGateMul) F(kRouter) F(kMoePermute) F(kMoeCombine) F(kSample)
+#define TROUPE_VECTOR_KERNELS(F)                                                              \
+  F(kEmbed)                                                                                   \
+  F(kRopeTable) F(kAdd) F(kNorm) F(kSiluMul) F(kGdnConv) F(kGdnScan) F(kGdnNorm)              \
+      F(kAttentionPrepare) F(kAttention) F(kGateMul) F(kRouter) F(kMoePermute) F(kMoeCombine) \
+          F(kSample)
 
 namespace troupe::cpu::TROUPE_VECTOR_OPS {
 
@@ -24,14 +27,20 @@ namespace troupe::cpu::TROUPE_VECTOR_OPS {
 template <KernelId kId, class Act>
 std::uint32_t vector_items(const KernelEnv& env, const void* args);
 template <KernelId kId, class Act>
-void vector_run(const KernelEnv& env, const void* args, std::uint32_t begin, std::uint32_t end, std::byte* scratch);
+void vector_run(const KernelEnv& env,
+                const void* args,
+                std::uint32_t begin,
+                std::uint32_t end,
+                std::byte* scratch);
 
 #if defined(TROUPE_VECTOR_BODIES)
-#define TROUPE_INSTANTIATE(id)                                                                                               \
-  template std::uint32_t vector_items<KernelId::id, bf16>(const KernelEnv&, const void*);                                    \
-  template std::uint32_t vector_items<KernelId::id, float>(const KernelEnv&, const void*);                                   \
-  template void vector_run<KernelId::id, bf16>(const KernelEnv&, const void*, std::uint32_t, std::uint32_t, std::byte*);     \
-  template void vector_run<KernelId::id, float>(const KernelEnv&, const void*, std::uint32_t, std::uint32_t, std::byte*);
+#define TROUPE_INSTANTIATE(id)                                                             \
+  template std::uint32_t vector_items<KernelId::id, bf16>(const KernelEnv&, const void*);  \
+  template std::uint32_t vector_items<KernelId::id, float>(const KernelEnv&, const void*); \
+  template void vector_run<KernelId::id, bf16>(                                            \
+      const KernelEnv&, const void*, std::uint32_t, std::uint32_t, std::byte*);            \
+  template void vector_run<KernelId::id, float>(                                           \
+      const KernelEnv&, const void*, std::uint32_t, std::uint32_t, std::byte*);
 TROUPE_VECTOR_KERNELS(TROUPE_INSTANTIATE)
 #undef TROUPE_INSTANTIATE
 #endif
@@ -43,10 +52,12 @@ namespace troupe::cpu::TROUPE_ISA {
 // Only ever evaluated while compiling (the tables are constants).
 template <class Act>
 constexpr void fill_vector_kernels_of(KernelSet& set) {
-  constexpr auto kAct = static_cast<std::size_t>(sizeof(Act) == 2 ? Activation::kBF16 : Activation::kF32);
-#define TROUPE_PUT(id)                                                                             \
-  set.kernels[static_cast<std::size_t>(KernelId::id)][kAct] = {                                    \
-      cpu::TROUPE_VECTOR_OPS::vector_items<KernelId::id, Act>, cpu::TROUPE_VECTOR_OPS::vector_run<KernelId::id, Act>};
+  constexpr auto kAct =
+      static_cast<std::size_t>(sizeof(Act) == 2 ? Activation::kBF16 : Activation::kF32);
+#define TROUPE_PUT(id)                                          \
+  set.kernels[static_cast<std::size_t>(KernelId::id)][kAct] = { \
+      cpu::TROUPE_VECTOR_OPS::vector_items<KernelId::id, Act>,  \
+      cpu::TROUPE_VECTOR_OPS::vector_run<KernelId::id, Act>};
   TROUPE_VECTOR_KERNELS(TROUPE_PUT)
 #undef TROUPE_PUT
 }

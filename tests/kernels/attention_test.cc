@@ -1,9 +1,9 @@
 // Attention over paged keys: preparation of queries and keys, and the softmax in spans.
+#include "tests/kernels/rig.h"
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
-
-#include "tests/kernels/rig.h"
 
 namespace troupe::testing {
 namespace {
@@ -20,17 +20,23 @@ struct Heads {
 
   [[nodiscard]] std::size_t q_width() const { return std::size_t{heads} * dim; }
   [[nodiscard]] std::size_t kv_width() const { return std::size_t{kv_heads} * dim; }
-  [[nodiscard]] std::size_t block_bytes(Activation act) const { return 2 * kv_width() * kBlockTokens * size_of(act); }
+  [[nodiscard]] std::size_t block_bytes(Activation act) const {
+    return 2 * kv_width() * kBlockTokens * size_of(act);
+  }
 };
 
 // The block that holds block b of sequence s: shuffled, all different.
 constexpr std::uint32_t kTableWidth = 12;
-std::uint32_t block_of(std::uint32_t sequence, std::uint32_t b) { return (sequence * kTableWidth + b) * 7 % (4 * kTableWidth); }
+std::uint32_t block_of(std::uint32_t sequence, std::uint32_t b) {
+  return (sequence * kTableWidth + b) * 7 % (4 * kTableWidth);
+}
 
-// A KV arena with two layers' worth of blocks (the second is used), filled with NaN. 4 * kTableWidth is no multiple of 7.
+// A KV arena with two layers' worth of blocks (the second is used), filled with NaN. 4 *
+// kTableWidth is no multiple of 7.
 class Cache final {
  public:
-  Cache(Rig& rig, const Heads& heads) : rig_(rig), heads_(heads), block_bytes_(heads.block_bytes(rig.act())) {
+  Cache(Rig& rig, const Heads& heads)
+      : rig_(rig), heads_(heads), block_bytes_(heads.block_bytes(rig.act())) {
     base_ = rig.room(2 * blocks() * block_bytes_, Arena::kKv);
     for (std::uint32_t sequence = 0; sequence < 4; ++sequence) {
       for (std::uint32_t b = 0; b < kTableWidth; ++b) {
@@ -43,10 +49,15 @@ class Cache final {
   [[nodiscard]] std::uint64_t offset() const { return base_.offset + blocks() * block_bytes_; }
   [[nodiscard]] std::uint64_t block_bytes() const { return block_bytes_; }
 
-  [[nodiscard]] std::size_t key_index(std::uint32_t head, std::uint32_t slot, std::uint32_t i) const {
-    return std::size_t{head} * kBlockTokens * heads_.dim + std::size_t{slot / 16} * 16 * heads_.dim + i / 2 * 32 + slot % 16 * 2 + i % 2;
+  [[nodiscard]] std::size_t key_index(std::uint32_t head,
+                                      std::uint32_t slot,
+                                      std::uint32_t i) const {
+    return std::size_t{head} * kBlockTokens * heads_.dim +
+           std::size_t{slot / 16} * 16 * heads_.dim + i / 2 * 32 + slot % 16 * 2 + i % 2;
   }
-  [[nodiscard]] std::size_t value_index(std::uint32_t head, std::uint32_t slot, std::uint32_t i) const {
+  [[nodiscard]] std::size_t value_index(std::uint32_t head,
+                                        std::uint32_t slot,
+                                        std::uint32_t i) const {
     return (std::size_t{heads_.kv_heads + head} * kBlockTokens + slot) * heads_.dim + i;
   }
   [[nodiscard]] Ref block(std::uint32_t sequence, std::uint32_t position) const {
@@ -56,8 +67,12 @@ class Cache final {
   void fill(std::uint32_t sequence, std::uint32_t position, const float* k, const float* v) {
     for (std::uint32_t head = 0; head < heads_.kv_heads; ++head) {
       for (std::uint32_t i = 0; i < heads_.dim; ++i) {
-        rig_.set_act(block(sequence, position), key_index(head, position % kBlockTokens, i), k[head * heads_.dim + i]);
-        rig_.set_act(block(sequence, position), value_index(head, position % kBlockTokens, i), v[head * heads_.dim + i]);
+        rig_.set_act(block(sequence, position),
+                     key_index(head, position % kBlockTokens, i),
+                     k[head * heads_.dim + i]);
+        rig_.set_act(block(sequence, position),
+                     value_index(head, position % kBlockTokens, i),
+                     v[head * heads_.dim + i]);
       }
     }
   }
@@ -72,10 +87,18 @@ class Cache final {
 };
 
 // Keys, values and queries of a sequence at a position, always the same ones.
-std::vector<float> key_at(const Heads& heads, std::uint32_t sequence, std::uint32_t position) { return noise(1000 + sequence * 5000 + position, heads.kv_width(), 2); }
-std::vector<float> value_at(const Heads& heads, std::uint32_t sequence, std::uint32_t position) { return noise(100000 + sequence * 5000 + position, heads.kv_width()); }
-std::vector<float> query_at(const Heads& heads, std::uint32_t sequence, std::uint32_t position) { return noise(200000 + sequence * 5000 + position, heads.q_width(), 2); }
-std::vector<float> gate_at(const Heads& heads, std::uint32_t sequence, std::uint32_t position) { return noise(300000 + sequence * 5000 + position, heads.q_width(), 4); }
+std::vector<float> key_at(const Heads& heads, std::uint32_t sequence, std::uint32_t position) {
+  return noise(1000 + sequence * 5000 + position, heads.kv_width(), 2);
+}
+std::vector<float> value_at(const Heads& heads, std::uint32_t sequence, std::uint32_t position) {
+  return noise(100000 + sequence * 5000 + position, heads.kv_width());
+}
+std::vector<float> query_at(const Heads& heads, std::uint32_t sequence, std::uint32_t position) {
+  return noise(200000 + sequence * 5000 + position, heads.q_width(), 2);
+}
+std::vector<float> gate_at(const Heads& heads, std::uint32_t sequence, std::uint32_t position) {
+  return noise(300000 + sequence * 5000 + position, heads.q_width(), 4);
+}
 
 struct Segment {
   std::uint32_t sequence, position, rows;
@@ -83,15 +106,27 @@ struct Segment {
 
 enum class Ending { kGate, kPlainF32, kPlainAct };
 
-std::vector<float> attend(const KernelSet& set, Activation act, const Heads& heads, const std::vector<Segment>& segments, Ending ending = Ending::kGate, Order order = Order::kAtOnce) {
+std::vector<float> attend(const KernelSet& set,
+                          Activation act,
+                          const Heads& heads,
+                          const std::vector<Segment>& segments,
+                          Ending ending = Ending::kGate,
+                          Order order = Order::kAtOnce) {
   Rig rig(act);
   Cache cache(rig, heads);
   std::vector<float> q;
   std::vector<float> gate;
   for (const Segment& segment : segments) {
-    rig.add_segment(segment.rows, static_cast<std::int32_t>(segment.position), kZeroPage, kNoPage, segment.sequence);
+    rig.add_segment(segment.rows,
+                    static_cast<std::int32_t>(segment.position),
+                    kZeroPage,
+                    kNoPage,
+                    segment.sequence);
     for (std::uint32_t p = 0; p < segment.position + segment.rows; ++p) {
-      cache.fill(segment.sequence, p, key_at(heads, segment.sequence, p).data(), value_at(heads, segment.sequence, p).data());
+      cache.fill(segment.sequence,
+                 p,
+                 key_at(heads, segment.sequence, p).data(),
+                 value_at(heads, segment.sequence, p).data());
       if (p >= segment.position) {
         const std::vector<float> query = query_at(heads, segment.sequence, p);
         const std::vector<float> opening = gate_at(heads, segment.sequence, p);
@@ -101,7 +136,15 @@ std::vector<float> attend(const KernelSet& set, Activation act, const Heads& hea
     }
   }
   const bool f32 = ending == Ending::kPlainF32;
-  AttentionArgs args{.q = rig.put_act(q), .gate = {}, .out = rig.room(q.size() * 4), .out_f32 = f32, .heads = heads.heads, .kv_heads = heads.kv_heads, .dim = heads.dim, .kv_offset = cache.offset(), .block_bytes = cache.block_bytes()};
+  AttentionArgs args{.q = rig.put_act(q),
+                     .gate = {},
+                     .out = rig.room(q.size() * 4),
+                     .out_f32 = f32,
+                     .heads = heads.heads,
+                     .kv_heads = heads.kv_heads,
+                     .dim = heads.dim,
+                     .kv_offset = cache.offset(),
+                     .block_bytes = cache.block_bytes()};
   if (ending == Ending::kGate) {
     args.gate = rig.put_act(gate);
   }
@@ -133,7 +176,8 @@ std::vector<double> attention_reference(const Heads& heads, const Segment& segme
       }
     }
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      out.push_back(sums[i] / totals[i / heads.dim] * (gated ? sigmoid(static_cast<double>(gate[i])) : 1));
+      out.push_back(sums[i] / totals[i / heads.dim] *
+                    (gated ? sigmoid(static_cast<double>(gate[i])) : 1));
     }
   }
   return out;
@@ -141,32 +185,43 @@ std::vector<double> attention_reference(const Heads& heads, const Segment& segme
 
 TEST_P(AttentionKernels, EqualsThePlainSoftmaxAcrossBlocksAndSpans) {
   const Heads heads;
-  for (const std::uint32_t position : {0U, 1U, 15U, 16U, 62U, 63U, 64U, 127U, 128U, 255U, 256U, 300U, 511U, 512U, 600U}) {
+  for (const std::uint32_t position :
+       {0U, 1U, 15U, 16U, 62U, 63U, 64U, 127U, 128U, 255U, 256U, 300U, 511U, 512U, 600U}) {
     const Segment segment{1, position, 1};
-    expect_near(attend(set(), act(), heads, {segment}), attention_reference(heads, segment, true), act());
+    expect_near(
+        attend(set(), act(), heads, {segment}), attention_reference(heads, segment, true), act());
   }
 }
 
 TEST_P(AttentionKernels, EqualsThePlainSoftmaxForChunksOfRows) {
   const Heads heads;
-  for (const Segment& segment : {Segment{0, 0, 70}, Segment{2, 50, 30}, Segment{3, 240, 40}, Segment{1, 255, 3}}) {
-    expect_near(attend(set(), act(), heads, {segment}), attention_reference(heads, segment, true), act());
+  for (const Segment& segment :
+       {Segment{0, 0, 70}, Segment{2, 50, 30}, Segment{3, 240, 40}, Segment{1, 255, 3}}) {
+    expect_near(
+        attend(set(), act(), heads, {segment}), attention_reference(heads, segment, true), act());
   }
 }
 
 TEST_P(AttentionKernels, IsRightForOtherShapesAndEndings) {
   for (const Heads& heads : {Heads{3, 3, 10}, Heads{16, 2, 48}, Heads{7, 1, 2}, Heads{70, 1, 24}}) {
     const Segment segment{1, 61, 6};
-    expect_near(attend(set(), act(), heads, {segment}, Ending::kPlainF32), attention_reference(heads, segment, false), Activation::kF32);
-    expect_near(attend(set(), act(), heads, {segment}, Ending::kPlainAct), attention_reference(heads, segment, false), act());
-    expect_near(attend(set(), act(), heads, {segment}, Ending::kGate), attention_reference(heads, segment, true), act());
+    expect_near(attend(set(), act(), heads, {segment}, Ending::kPlainF32),
+                attention_reference(heads, segment, false),
+                Activation::kF32);
+    expect_near(attend(set(), act(), heads, {segment}, Ending::kPlainAct),
+                attention_reference(heads, segment, false),
+                act());
+    expect_near(attend(set(), act(), heads, {segment}, Ending::kGate),
+                attention_reference(heads, segment, true),
+                act());
   }
 }
 
 TEST_P(AttentionKernels, GivesTheSameBitsOnEverySetInAnyOrder) {
   for (const Heads& heads : {Heads{4, 2, 32}, Heads{16, 2, 40}}) {
     expect_one_truth([&heads](const KernelSet& which, Order order) {
-      return attend(which, act(), heads, {{0, 250, 40}, {1, 3, 1}, {2, 310, 2}}, Ending::kGate, order);
+      return attend(
+          which, act(), heads, {{0, 250, 40}, {1, 3, 1}, {2, 310, 2}}, Ending::kGate, order);
     });
   }
 }
@@ -189,33 +244,59 @@ TEST_P(AttentionKernels, IgnoresWhatLiesBeyondARowsPosition) {
   const Heads heads;
   // Rows 60 .. 62 of a block whose last slot was never written: it holds NaN.
   const Segment segment{0, 60, 3};
-  expect_near(attend(set(), act(), heads, {segment}), attention_reference(heads, segment, true), act());
+  expect_near(
+      attend(set(), act(), heads, {segment}), attention_reference(heads, segment, true), act());
 }
 
 struct Prepared {
   std::vector<float> q, k, v;
 };
 
-Prepared prepare(const KernelSet& set, Activation act, const Heads& heads, std::uint32_t half, std::uint32_t position, std::uint32_t rows, Order order = Order::kAtOnce) {
+Prepared prepare(const KernelSet& set,
+                 Activation act,
+                 const Heads& heads,
+                 std::uint32_t half,
+                 std::uint32_t position,
+                 std::uint32_t rows,
+                 Order order = Order::kAtOnce) {
   Rig rig(act);
   Cache cache(rig, heads);
   rig.add_segment(rows, static_cast<std::int32_t>(position), kZeroPage, kNoPage, 2);
   const Ref q = rig.put_act(noise(1, rows * heads.q_width(), 3));
-  AttentionPrepareArgs args{.q = q, .k = rig.put_act(noise(2, rows * heads.kv_width(), 3)), .v = rig.put_act(noise(3, rows * heads.kv_width(), 3)), .q_norm = rig.put(noise(4, heads.dim)), .k_norm = rig.put(noise(5, heads.dim)), .rope = rig.put(noise(6, std::size_t{rows} * 2 * half)), .q_out = q, .heads = heads.heads, .kv_heads = heads.kv_heads, .dim = heads.dim, .half = half, .kv_offset = cache.offset(), .block_bytes = cache.block_bytes()};
+  AttentionPrepareArgs args{.q = q,
+                            .k = rig.put_act(noise(2, rows * heads.kv_width(), 3)),
+                            .v = rig.put_act(noise(3, rows * heads.kv_width(), 3)),
+                            .q_norm = rig.put(noise(4, heads.dim)),
+                            .k_norm = rig.put(noise(5, heads.dim)),
+                            .rope = rig.put(noise(6, std::size_t{rows} * 2 * half)),
+                            .q_out = q,
+                            .heads = heads.heads,
+                            .kv_heads = heads.kv_heads,
+                            .dim = heads.dim,
+                            .half = half,
+                            .kv_offset = cache.offset(),
+                            .block_bytes = cache.block_bytes()};
   rig.run(set, KernelId::kAttentionPrepare, &args, order);
   Prepared result{rig.get_act(q, rows * heads.q_width()), {}, {}};
   for (std::uint32_t t = 0; t < rows; ++t) {
     const Ref block = cache.block(2, position + t);
     const std::vector<float> all = rig.get_act(block, cache.block_bytes() / size_of(act));
     for (std::uint32_t i = 0; i < heads.kv_width(); ++i) {
-      result.k.push_back(all[cache.key_index(i / heads.dim, (position + t) % kBlockTokens, i % heads.dim)]);
-      result.v.push_back(all[cache.value_index(i / heads.dim, (position + t) % kBlockTokens, i % heads.dim)]);
+      result.k.push_back(
+          all[cache.key_index(i / heads.dim, (position + t) % kBlockTokens, i % heads.dim)]);
+      result.v.push_back(
+          all[cache.value_index(i / heads.dim, (position + t) % kBlockTokens, i % heads.dim)]);
     }
   }
   return result;
 }
 
-std::vector<double> prepared_reference(const std::vector<float>& x, const std::vector<float>& weight, const std::vector<float>& rope, std::size_t heads, std::uint32_t dim, std::uint32_t half) {
+std::vector<double> prepared_reference(const std::vector<float>& x,
+                                       const std::vector<float>& weight,
+                                       const std::vector<float>& rope,
+                                       std::size_t heads,
+                                       std::uint32_t dim,
+                                       std::uint32_t half) {
   std::vector<double> out;
   for (std::size_t head = 0; head < x.size() / dim; ++head) {
     double squares = 0;
@@ -224,7 +305,8 @@ std::vector<double> prepared_reference(const std::vector<float>& x, const std::v
     }
     std::vector<double> y(dim);
     for (std::size_t i = 0; i < dim; ++i) {
-      y[i] = static_cast<double>(x[head * dim + i]) / std::sqrt(squares / dim + 1e-6) * static_cast<double>(weight[i]);
+      y[i] = static_cast<double>(x[head * dim + i]) / std::sqrt(squares / dim + 1e-6) *
+             static_cast<double>(weight[i]);
     }
     const float* turn = rope.data() + head / heads * 2 * half;
     for (std::size_t i = 0; i < half; ++i) {
@@ -240,12 +322,27 @@ std::vector<double> prepared_reference(const std::vector<float>& x, const std::v
 }
 
 TEST_P(AttentionKernels, PrepareNormsRotatesAndStores) {
-  for (const auto& [heads, half] : {std::pair{Heads{4, 2, 32}, 4U}, {Heads{3, 1, 70}, 17U}, {Heads{2, 2, 64}, 32U}}) {
+  for (const auto& [heads, half] :
+       {std::pair{Heads{4, 2, 32}, 4U}, {Heads{3, 1, 70}, 17U}, {Heads{2, 2, 64}, 32U}}) {
     const std::vector<float> rope = noise(6, std::size_t{5} * 2 * half);
     const Prepared got = prepare(set(), act(), heads, half, 62, 5);
 
-    expect_near(got.q, prepared_reference(noise(1, 5 * heads.q_width(), 3), noise(4, heads.dim), rope, heads.heads, heads.dim, half), act());
-    expect_near(got.k, prepared_reference(noise(2, 5 * heads.kv_width(), 3), noise(5, heads.dim), rope, heads.kv_heads, heads.dim, half), act());
+    expect_near(got.q,
+                prepared_reference(noise(1, 5 * heads.q_width(), 3),
+                                   noise(4, heads.dim),
+                                   rope,
+                                   heads.heads,
+                                   heads.dim,
+                                   half),
+                act());
+    expect_near(got.k,
+                prepared_reference(noise(2, 5 * heads.kv_width(), 3),
+                                   noise(5, heads.dim),
+                                   rope,
+                                   heads.kv_heads,
+                                   heads.dim,
+                                   half),
+                act());
     EXPECT_EQ(got.v, noise(3, 5 * heads.kv_width(), 3));
     expect_one_truth([&heads = heads, &half = half](const KernelSet& which, Order order) {
       const Prepared all = prepare(which, act(), heads, half, 62, 5, order);
@@ -276,14 +373,30 @@ TEST_P(AttentionPage, RotationEqualsTheModelPage) {  // 3.5.1
   }
   const RopeTableArgs table{rig.put(frequency), rig.room(64 * 4), 32, 1};
   // A weight that undoes the norm.
-  const Ref weight = rig.put(std::vector<float>(64, static_cast<float>(std::sqrt(squares / 64 + 1e-6))));
-  const AttentionPrepareArgs args{.q = rig.put_act(x), .k = rig.put_act(x), .v = rig.put_act(x), .q_norm = weight, .k_norm = weight, .rope = table.out, .q_out = rig.act_room(64), .heads = 1, .kv_heads = 1, .dim = 64, .half = 32, .kv_offset = cache.offset(), .block_bytes = cache.block_bytes()};
+  const Ref weight =
+      rig.put(std::vector<float>(64, static_cast<float>(std::sqrt(squares / 64 + 1e-6))));
+  const AttentionPrepareArgs args{.q = rig.put_act(x),
+                                  .k = rig.put_act(x),
+                                  .v = rig.put_act(x),
+                                  .q_norm = weight,
+                                  .k_norm = weight,
+                                  .rope = table.out,
+                                  .q_out = rig.act_room(64),
+                                  .heads = 1,
+                                  .kv_heads = 1,
+                                  .dim = 64,
+                                  .half = 32,
+                                  .kv_offset = cache.offset(),
+                                  .block_bytes = cache.block_bytes()};
 
   rig.run(set(), KernelId::kRopeTable, &table);
   rig.run(set(), KernelId::kAttentionPrepare, &args);
 
   const std::vector<float> y = rig.get_act(args.q_out, 64);
-  expect_near({y[0], y[1], y[16], y[31], y[32], y[33], y[48], y[63]}, {-0.417573, -0.462103, 0.014357, 0.499835, 0.302897, 0.263939, 0.810267, 1.000083}, act(), 2e-6);
+  expect_near({y[0], y[1], y[16], y[31], y[32], y[33], y[48], y[63]},
+              {-0.417573, -0.462103, 0.014357, 0.499835, 0.302897, 0.263939, 0.810267, 1.000083},
+              act(),
+              2e-6);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // GatedDeltaNet: convolution, gates, recurrence, state pages.
+#include "tests/kernels/gdn_reference.h"
+#include "tests/kernels/rig.h"
+
 #include <cmath>
 #include <vector>
-
-#include "tests/kernels/rig.h"
 
 namespace troupe::testing {
 namespace {
@@ -14,27 +15,18 @@ TROUPE_ON_EVERY_SET(Gdn);
 class GdnPage : public OnEverySet {};
 TROUPE_ON_FP32_SETS(GdnPage);
 
-// A layer with `pages` pages of {state, window}; the first is zero, the others are made up.
-struct Shape {
-  std::uint32_t key_heads = 2, value_heads = 4, key_dim = 20, value_dim = 24, taps = 4;
-
-  [[nodiscard]] std::size_t key_width() const { return std::size_t{key_heads} * key_dim; }
-  [[nodiscard]] std::size_t value_width() const { return std::size_t{value_heads} * value_dim; }
-  [[nodiscard]] std::size_t channels() const { return 2 * key_width() + value_width(); }
-  [[nodiscard]] std::size_t state_count() const { return value_width() * key_dim; }
-  [[nodiscard]] std::size_t window_count() const { return (taps - 1) * channels(); }
-  [[nodiscard]] std::size_t window_offset() const { return (state_count() * 4 + 63) / 64 * 64; }
-  [[nodiscard]] std::size_t page_bytes() const { return (window_offset() + window_count() * 4 + 63) / 64 * 64; }
-};
-
+// One layer with `pages` pages; the first is zero, the others are made up.
 class Layer final {
  public:
-  Layer(const KernelSet& set, Activation act, const Shape& shape, std::uint32_t pages) : set_(set), shape_(shape), rig(act) {
+  Layer(const KernelSet& set, Activation act, const Shape& shape, std::uint32_t pages)
+      : set_(set), shape_(shape), rig(act) {
     pages_ = rig.room(pages * shape.page_bytes(), Arena::kPages);
     for (std::uint32_t page = 0; page < pages; ++page) {
       const bool zero = page == kZeroPage;
-      const std::vector<float> state = zero ? std::vector<float>(shape.state_count()) : noise(100 + page, shape.state_count());
-      const std::vector<float> window = zero ? std::vector<float>(shape.window_count()) : noise(200 + page, shape.window_count());
+      const std::vector<float> state =
+          zero ? std::vector<float>(shape.state_count()) : noise(100 + page, shape.state_count());
+      const std::vector<float> window =
+          zero ? std::vector<float>(shape.window_count()) : noise(200 + page, shape.window_count());
       std::memcpy(rig.at<float>(state_ref(page)), state.data(), state.size() * sizeof(float));
       for (std::size_t i = 0; i < window.size(); ++i) {
         rig.set_act(window_ref(page), i, window[i]);
@@ -43,7 +35,9 @@ class Layer final {
   }
 
   // The convolution, then the scan, over inputs of `seed` for all rows of the rig's segments.
-  void run(const std::vector<float>& qkv, const std::vector<float>& ba, Order order = Order::kAtOnce) {
+  void run(const std::vector<float>& qkv,
+           const std::vector<float>& ba,
+           Order order = Order::kAtOnce) {
     const std::size_t rows = rig.rows.size();
     GdnConvArgs conv;
     conv.qkv = rig.put_act(qkv);
@@ -59,7 +53,13 @@ class Layer final {
     copy_shape(conv);
     rig.run(set_, KernelId::kGdnConv, &conv, order);
     conv_ = conv;
-    GdnScanArgs args{.q = conv.q, .k = conv.k, .v = conv.v, .decay = conv.decay, .beta = conv.beta, .qkv = conv.qkv, .out = rig.room(rows * shape_.value_width() * 4)};
+    GdnScanArgs args{.q = conv.q,
+                     .k = conv.k,
+                     .v = conv.v,
+                     .decay = conv.decay,
+                     .beta = conv.beta,
+                     .qkv = conv.qkv,
+                     .out = rig.room(rows * shape_.value_width() * 4)};
     copy_shape(args);
     args.state_offset = 0;
     rig.run(set_, KernelId::kGdnScan, &args, order);
@@ -76,11 +76,19 @@ class Layer final {
     append(all, rig.get<float>(conv_.beta, rows * shape_.value_heads));
     return all;
   }
-  [[nodiscard]] std::vector<float> out() { return rig.get<float>(out_, rig.rows.size() * shape_.value_width()); }
-  [[nodiscard]] std::vector<float> state(std::uint32_t page) { return rig.get<float>(state_ref(page), shape_.state_count()); }
-  [[nodiscard]] std::vector<float> window(std::uint32_t page) { return rig.get_act(window_ref(page), shape_.window_count()); }
+  [[nodiscard]] std::vector<float> out() {
+    return rig.get<float>(out_, rig.rows.size() * shape_.value_width());
+  }
+  [[nodiscard]] std::vector<float> state(std::uint32_t page) {
+    return rig.get<float>(state_ref(page), shape_.state_count());
+  }
+  [[nodiscard]] std::vector<float> window(std::uint32_t page) {
+    return rig.get_act(window_ref(page), shape_.window_count());
+  }
 
-  static void append(std::vector<float>& all, const std::vector<float>& more) { all.insert(all.end(), more.begin(), more.end()); }
+  static void append(std::vector<float>& all, const std::vector<float>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
   [[nodiscard]] std::vector<float> coefficients() const {
     std::vector<float> values = noise(7, shape_.value_heads);
     for (float& value : values) {
@@ -100,8 +108,12 @@ class Layer final {
     args.page_bytes = shape_.page_bytes();
     args.window_offset = shape_.window_offset();
   }
-  [[nodiscard]] Ref state_ref(std::uint32_t page) const { return {Arena::kPages, pages_.offset + page * shape_.page_bytes()}; }
-  [[nodiscard]] Ref window_ref(std::uint32_t page) const { return {Arena::kPages, pages_.offset + page * shape_.page_bytes() + shape_.window_offset()}; }
+  [[nodiscard]] Ref state_ref(std::uint32_t page) const {
+    return {Arena::kPages, pages_.offset + page * shape_.page_bytes()};
+  }
+  [[nodiscard]] Ref window_ref(std::uint32_t page) const {
+    return {Arena::kPages, pages_.offset + page * shape_.page_bytes() + shape_.window_offset()};
+  }
 
   const KernelSet& set_;
   Shape shape_;
@@ -111,72 +123,6 @@ class Layer final {
 
  public:
   Rig rig;
-};
-
-// The plain recurrence in double, for one segment.
-struct Reference {
-  std::vector<double> q, k, v, decay, beta, out, state;
-  std::vector<double> window;  // inputs, oldest first
-
-  Reference(const Shape& s, std::vector<float> start_state, std::vector<float> start_window) : state(start_state.begin(), start_state.end()), window(start_window.begin(), start_window.end()), s_(s) {}
-
-  void row(const float* qkv, const float* ba, const std::vector<float>& coefficients, Activation act) {
-    convolve(qkv, act);
-    const std::vector<float> bias = noise(6, s_.value_heads);
-    for (std::uint32_t h = 0; h < s_.value_heads; ++h) {
-      beta.push_back(sigmoid(static_cast<double>(ba[h])));
-      const double step = std::log1p(std::exp(static_cast<double>(ba[s_.value_heads + h]) + static_cast<double>(bias[h])));
-      decay.push_back(std::exp(static_cast<double>(coefficients[h]) * step));
-      scan_head(h);
-    }
-  }
-
- private:
-  void convolve(const float* qkv, Activation act) {
-    const std::vector<float> taps = noise(5, s_.taps * s_.channels());
-    window.insert(window.end(), qkv, qkv + s_.channels());
-    std::vector<double> c(s_.channels());
-    for (std::size_t i = 0; i < c.size(); ++i) {
-      for (std::size_t tap = 0; tap < s_.taps; ++tap) {
-        c[i] += static_cast<double>(taps[tap * c.size() + i]) * window[tap * c.size() + i];
-      }
-      c[i] = static_cast<double>(narrowed(static_cast<float>(silu(c[i])), act));
-    }
-    window.erase(window.begin(), window.begin() + static_cast<std::ptrdiff_t>(s_.channels()));
-    for (std::size_t head = 0; head < 2 * std::size_t{s_.key_heads}; ++head) {
-      double squares = 1e-6;
-      for (std::size_t i = 0; i < s_.key_dim; ++i) {
-        squares += c[head * s_.key_dim + i] * c[head * s_.key_dim + i];
-      }
-      const bool query = head < s_.key_heads;
-      for (std::size_t i = 0; i < s_.key_dim; ++i) {
-        (query ? q : k).push_back(c[head * s_.key_dim + i] / std::sqrt(squares) / (query ? std::sqrt(s_.key_dim) : 1));
-      }
-    }
-    v.insert(v.end(), c.begin() + static_cast<std::ptrdiff_t>(2 * s_.key_width()), c.end());
-  }
-
-  void scan_head(std::uint32_t h) {
-    const std::size_t key = k.size() - s_.key_width() + h / (s_.value_heads / s_.key_heads) * s_.key_dim;
-    const std::size_t value = v.size() - s_.value_width() + std::size_t{h} * s_.value_dim;
-    double* cells = state.data() + std::size_t{h} * s_.key_dim * s_.value_dim;
-    for (std::size_t j = 0; j < s_.value_dim; ++j) {
-      double m = 0;
-      for (std::size_t i = 0; i < s_.key_dim; ++i) {
-        cells[i * s_.value_dim + j] *= decay.back();
-        m += cells[i * s_.value_dim + j] * k[key + i];
-      }
-      const double d = beta.back() * (v[value + j] - m);
-      double o = 0;
-      for (std::size_t i = 0; i < s_.key_dim; ++i) {
-        cells[i * s_.value_dim + j] += k[key + i] * d;
-        o += cells[i * s_.value_dim + j] * q[key + i];
-      }
-      out.push_back(o);
-    }
-  }
-
-  Shape s_;
 };
 
 std::vector<double> joined(const std::vector<std::vector<double>>& parts) {
@@ -217,7 +163,10 @@ TEST_P(Gdn, EqualsThePlainRecurrence) {
     for (const StepSegment& segment : layer.rig.segments) {
       Reference reference(shape, layer.state(segment.read_page), layer.window(segment.read_page));
       for (std::uint32_t t = segment.first_row; t < segment.first_row + segment.rows; ++t) {
-        reference.row(qkv.data() + t * shape.channels(), ba.data() + t * 2 * std::size_t{shape.value_heads}, layer.coefficients(), act());
+        reference.row(qkv.data() + t * shape.channels(),
+                      ba.data() + t * 2 * std::size_t{shape.value_heads},
+                      layer.coefficients(),
+                      act());
       }
       references.push_back(reference);
     }
@@ -243,10 +192,15 @@ TEST_P(Gdn, EqualsThePlainRecurrence) {
   }
 }
 
-std::vector<float> everything(const KernelSet& set, Activation act, const Shape& shape, Order order) {
+std::vector<float> everything(const KernelSet& set,
+                              Activation act,
+                              const Shape& shape,
+                              Order order) {
   Layer layer(set, act, shape, 8);
   add_segments(layer.rig);
-  layer.run(noise(1, kRows * shape.channels()), noise(2, kRows * 2 * std::size_t{shape.value_heads}, 3), order);
+  layer.run(noise(1, kRows * shape.channels()),
+            noise(2, kRows * 2 * std::size_t{shape.value_heads}, 3),
+            order);
   std::vector<float> all = layer.conv_outputs();
   Layer::append(all, layer.out());
   for (std::uint32_t page = 0; page < 8; ++page) {
@@ -258,7 +212,9 @@ std::vector<float> everything(const KernelSet& set, Activation act, const Shape&
 
 TEST_P(Gdn, GivesTheSameBitsOnEverySetInAnyOrder) {
   for (const Shape& shape : shapes()) {
-    expect_one_truth([&shape](const KernelSet& which, Order order) { return everything(which, act(), shape, order); });
+    expect_one_truth([&shape](const KernelSet& which, Order order) {
+      return everything(which, act(), shape, order);
+    });
   }
 }
 
@@ -278,11 +234,28 @@ TEST_P(GdnPage, ConvolutionEqualsTheModelPage) {  // 3.6, step 2; only v is left
   }
   const Ref page = rig.put(std::vector<float>(shape.page_bytes() / 4), Arena::kPages);
   ASSERT_EQ(page.offset, 0U);
-  const GdnConvArgs args{.qkv = rig.put_act(qkv), .ba = rig.put(std::vector<float>(10)), .conv = rig.put(taps), .a_coefficient = rig.put<float>({-1}), .dt_bias = rig.put<float>({0}), .q = rig.room(40), .k = rig.room(40), .v = rig.room(20), .decay = rig.room(20), .beta = rig.room(20), .key_heads = 1, .value_heads = 1, .key_dim = 2, .value_dim = 1, .taps = 4, .page_bytes = shape.page_bytes(), .window_offset = shape.window_offset()};
+  const GdnConvArgs args{.qkv = rig.put_act(qkv),
+                         .ba = rig.put(std::vector<float>(10)),
+                         .conv = rig.put(taps),
+                         .a_coefficient = rig.put<float>({-1}),
+                         .dt_bias = rig.put<float>({0}),
+                         .q = rig.room(40),
+                         .k = rig.room(40),
+                         .v = rig.room(20),
+                         .decay = rig.room(20),
+                         .beta = rig.room(20),
+                         .key_heads = 1,
+                         .value_heads = 1,
+                         .key_dim = 2,
+                         .value_dim = 1,
+                         .taps = 4,
+                         .page_bytes = shape.page_bytes(),
+                         .window_offset = shape.window_offset()};
 
   rig.run(set(), KernelId::kGdnConv, &args);
 
-  expect_near(rig.get<float>(args.v, 5), {0.311230, -0.232269, -0.201225, 1.925688, 0.052498}, act(), 1e-6);
+  expect_near(
+      rig.get<float>(args.v, 5), {0.311230, -0.232269, -0.201225, 1.925688, 0.052498}, act(), 1e-6);
 }
 
 std::vector<float> unit_vectors(std::vector<float> x, double scale) {
@@ -316,19 +289,89 @@ TEST_P(GdnPage, ScanAndNormEqualTheModelPage) {  // 3.6, the test vector
   const Ref q = rig.put(unit_vectors({1, 2, -1, .5F, .5F, -1, 2, 1, -1, .25F, .75F, 2}, 0.5));
   const Ref k = rig.put(unit_vectors({.5F, -.5F, 1, 2, 1, 1, -1, .5F, 2, 0, -.5F, 1}, 1));
   const Ref v = rig.put<float>({1, -1, .5F, 2, 0, 1, -1, 1, 2, .5F, 1, -.5F});
-  const GdnScanArgs args{.q = q, .k = k, .v = v, .decay = rig.put(decay), .beta = rig.put(beta), .qkv = qkv, .out = rig.room(12 * 4), .key_heads = 1, .value_heads = 2, .key_dim = 4, .value_dim = 2, .taps = 4, .page_bytes = shape.page_bytes(), .state_offset = 0, .window_offset = shape.window_offset()};
-  const GdnNormArgs norm{.o = args.out, .z = rig.put_act({.5F, -1, 2, .1F, 1, 1, -.3F, .4F, .2F, -2, 1.5F, -.5F}), .weight = rig.put<float>({1.1F, .9F}), .out = rig.act_room(12), .heads = 2, .dim = 2};
+  const GdnScanArgs args{.q = q,
+                         .k = k,
+                         .v = v,
+                         .decay = rig.put(decay),
+                         .beta = rig.put(beta),
+                         .qkv = qkv,
+                         .out = rig.room(12 * 4),
+                         .key_heads = 1,
+                         .value_heads = 2,
+                         .key_dim = 4,
+                         .value_dim = 2,
+                         .taps = 4,
+                         .page_bytes = shape.page_bytes(),
+                         .state_offset = 0,
+                         .window_offset = shape.window_offset()};
+  const GdnNormArgs norm{.o = args.out,
+                         .z = rig.put_act({.5F, -1, 2, .1F, 1, 1, -.3F, .4F, .2F, -2, 1.5F, -.5F}),
+                         .weight = rig.put<float>({1.1F, .9F}),
+                         .out = rig.act_room(12),
+                         .heads = 2,
+                         .dim = 2};
 
   rig.run(set(), KernelId::kGdnScan, &args);
   rig.run(set(), KernelId::kGdnNorm, &norm);
 
-  expect_near(rig.get<float>(args.out, 12), {-.024494, .024494, -.007555, -.030219, .087852, -.258372, .126576, -.076108, .039198, -.104234, -.028883, .016207}, act(), 2e-6);
-  expect_near(rig.get_act(norm.out, 12), {-.342068, -.241846, -.663960, -.064757, .366103, -.880941, -.170197, -.157058, .060210, .283999, -1.662242, -.117464}, act(), 3e-6);
-  expect_near(layer.state(1), {.709494, .354922, -.037803, .386336, -.092317, -.435187, .487058, .045150, .768735, -.385269, -.015571, .014176, -.180087, .087359, .385344, -.188729}, act(), 2e-6);
+  expect_near(rig.get<float>(args.out, 12),
+              {-.024494,
+               .024494,
+               -.007555,
+               -.030219,
+               .087852,
+               -.258372,
+               .126576,
+               -.076108,
+               .039198,
+               -.104234,
+               -.028883,
+               .016207},
+              act(),
+              2e-6);
+  expect_near(rig.get_act(norm.out, 12),
+              {-.342068,
+               -.241846,
+               -.663960,
+               -.064757,
+               .366103,
+               -.880941,
+               -.170197,
+               -.157058,
+               .060210,
+               .283999,
+               -1.662242,
+               -.117464},
+              act(),
+              3e-6);
+  expect_near(layer.state(1),
+              {.709494,
+               .354922,
+               -.037803,
+               .386336,
+               -.092317,
+               -.435187,
+               .487058,
+               .045150,
+               .768735,
+               -.385269,
+               -.015571,
+               .014176,
+               -.180087,
+               .087359,
+               .385344,
+               -.188729},
+              act(),
+              2e-6);
 }
 
-// One sequence of 13 rows, cut before the given rows; the state travels through pages. Outputs and the last page.
-std::vector<float> in_chunks(const KernelSet& set, Activation act, const Shape& shape, const std::vector<std::uint32_t>& cuts, bool in_place) {
+// One sequence of 13 rows, cut before the given rows; the state travels through pages. Outputs and
+// the last page.
+std::vector<float> in_chunks(const KernelSet& set,
+                             Activation act,
+                             const Shape& shape,
+                             const std::vector<std::uint32_t>& cuts,
+                             bool in_place) {
   const std::vector<float> qkv = noise(1, 13 * shape.channels());
   const std::vector<float> ba = noise(2, 13 * 2 * std::size_t{shape.value_heads}, 3);
   Layer layer(set, act, shape, 6);
@@ -337,12 +380,15 @@ std::vector<float> in_chunks(const KernelSet& set, Activation act, const Shape& 
   std::uint32_t page = kZeroPage;
   for (std::size_t i = 0; i <= cuts.size(); ++i) {
     const std::uint32_t end = i < cuts.size() ? cuts[i] : 13;
-    const std::uint32_t next = in_place && page != kZeroPage && end - begin == 1 ? page : page % 5 + 1;
+    const std::uint32_t next =
+        in_place && page != kZeroPage && end - begin == 1 ? page : page % 5 + 1;
     layer.rig.rows.clear();
     layer.rig.segments.clear();
     layer.rig.add_segment(end - begin, static_cast<std::int32_t>(begin), page, next);
-    layer.run({qkv.begin() + static_cast<std::ptrdiff_t>(begin * shape.channels()), qkv.begin() + static_cast<std::ptrdiff_t>(end * shape.channels())},
-              {ba.begin() + static_cast<std::ptrdiff_t>(begin * 2 * shape.value_heads), ba.begin() + static_cast<std::ptrdiff_t>(end * 2 * shape.value_heads)});
+    layer.run({qkv.begin() + static_cast<std::ptrdiff_t>(begin * shape.channels()),
+               qkv.begin() + static_cast<std::ptrdiff_t>(end * shape.channels())},
+              {ba.begin() + static_cast<std::ptrdiff_t>(begin * 2 * shape.value_heads),
+               ba.begin() + static_cast<std::ptrdiff_t>(end * 2 * shape.value_heads)});
     Layer::append(out, layer.out());
     page = next;
     begin = end;
@@ -357,8 +403,11 @@ TEST_P(Gdn, GivesTheSameBitsHoweverASequenceIsCut) {
   const auto whole = bits_of(in_chunks(set(), act(), shape, {}, false));
 
   EXPECT_EQ(whole, bits_of(in_chunks(set(), act(), shape, {1, 3, 6}, false)));
-  EXPECT_EQ(whole, bits_of(in_chunks(set(), act(), shape, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, false)));
-  EXPECT_EQ(whole, bits_of(in_chunks(set(), act(), shape, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, true)));
+  EXPECT_EQ(
+      whole,
+      bits_of(in_chunks(set(), act(), shape, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, false)));
+  EXPECT_EQ(whole,
+            bits_of(in_chunks(set(), act(), shape, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, true)));
   EXPECT_EQ(whole, bits_of(in_chunks(set(), act(), shape, {12}, true)));
 }
 
@@ -376,7 +425,8 @@ TEST_P(Gdn, KeepsTheStateAfterEveryRowThatAsksForIt) {
   for (std::uint32_t rows = 1; rows <= 4; ++rows) {
     Layer alone(set(), act(), shape, 6);
     alone.rig.add_segment(rows, 9, 1, 5);
-    alone.run({qkv.begin(), qkv.begin() + static_cast<std::ptrdiff_t>(rows * shape.channels())}, {ba.begin(), ba.begin() + static_cast<std::ptrdiff_t>(rows * 2 * shape.value_heads)});
+    alone.run({qkv.begin(), qkv.begin() + static_cast<std::ptrdiff_t>(rows * shape.channels())},
+              {ba.begin(), ba.begin() + static_cast<std::ptrdiff_t>(rows * 2 * shape.value_heads)});
     EXPECT_EQ(bits_of(alone.state(5)), bits_of(verify.state(rows + 1)));
     EXPECT_EQ(bits_of(alone.window(5)), bits_of(verify.window(rows + 1)));
     EXPECT_EQ(bits_of(alone.state(1)), bits_of(verify.state(1)));

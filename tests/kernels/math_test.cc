@@ -1,5 +1,5 @@
-// Accuracy of our own elementary functions. The sets' bits are compared in the kernels' tests; here the scalar code is compared
-// with the C library's double.
+// Accuracy of our own elementary functions. The sets' bits are compared in the kernels' tests; here
+// the scalar code is compared with the C library's double.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -19,7 +19,8 @@ namespace ours = cpu::math_test;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// The distance in units of the last place of the exact value (of the smallest normal number below that).
+// The distance in units of the last place of the exact value (of the smallest normal number below
+// that).
 double ulps(float got, double want) {
   const double unit = std::ldexp(1.0, std::max(std::ilogb(want), -126) - 23);
   return std::abs(static_cast<double>(got) - want) / unit;
@@ -65,9 +66,19 @@ TEST(Math, LogIsWithinOneUnitInTheLastPlace) {
 }
 
 TEST(Math, SigmoidSiluAndSoftplusAreAccurate) {
-  EXPECT_LT(worst_ulps(-80, 80, [](float x) { return ours::sigmoid(x); }, [](double x) { return sigmoid(x); }), 3.0);
-  EXPECT_LT(worst_ulps(-80, 80, [](float x) { return ours::silu(x); }, [](double x) { return silu(x); }), 3.0);
-  EXPECT_LT(worst_ulps(-80, 40, [](float x) { return ours::softplus(x); }, [](double x) { return std::log1p(std::exp(x)); }), 3.0);
+  EXPECT_LT(
+      worst_ulps(
+          -80, 80, [](float x) { return ours::sigmoid(x); }, [](double x) { return sigmoid(x); }),
+      3.0);
+  EXPECT_LT(worst_ulps(
+                -80, 80, [](float x) { return ours::silu(x); }, [](double x) { return silu(x); }),
+            3.0);
+  EXPECT_LT(worst_ulps(
+                -80,
+                40,
+                [](float x) { return ours::softplus(x); },
+                [](double x) { return std::log1p(std::exp(x)); }),
+            3.0);
 }
 
 TEST(Math, GatesAreRightAtTheirEnds) {
@@ -98,7 +109,9 @@ TEST(Math, ReductionsFollowTheTree) {
   EXPECT_EQ(ours::reduce_max(ours::load(x.data())), *std::max_element(x.begin(), x.end()));
 }
 
-double relative_error(double got, double want) { return want == 0 ? std::abs(got) : std::abs(got - want) / std::abs(want); }
+double relative_error(double got, double want) {
+  return want == 0 ? std::abs(got) : std::abs(got - want) / std::abs(want);
+}
 
 TEST(Math, DoubleFunctionsAreGoodToFifteenDigits) {
   double worst = 0;
@@ -122,7 +135,8 @@ TEST(Math, DoubleFunctionsAreRightAtTheirEnds) {
   EXPECT_TRUE(std::isnan(exp_d(std::nan(""))));
   EXPECT_EQ(log_d(1), 0);
   EXPECT_EQ(log_d(0), -std::numeric_limits<double>::infinity());
-  EXPECT_EQ(log_d(std::numeric_limits<double>::infinity()), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(log_d(std::numeric_limits<double>::infinity()),
+            std::numeric_limits<double>::infinity());
   EXPECT_LT(relative_error(log_d(1e-310), std::log(1e-310)), 2e-15);
   EXPECT_TRUE(std::isnan(log_d(-1)));
 }
@@ -134,14 +148,20 @@ TEST(Math, SineAndCosineHoldUpToTheLargestPosition) {
     const SinCos got = sin_cos_d(x);
     worst = std::max({worst, std::abs(got.sin - std::sin(x)), std::abs(got.cos - std::cos(x))});
     const SinCos small = sin_cos_d(i * 1e-4);
-    worst = std::max({worst, relative_error(small.sin, std::sin(i * 1e-4)) / 4, std::abs(small.cos - std::cos(i * 1e-4))});
+    worst = std::max({worst,
+                      relative_error(small.sin, std::sin(i * 1e-4)) / 4,
+                      std::abs(small.cos - std::cos(i * 1e-4))});
   }
   EXPECT_LT(worst, 4e-16);
-  // The fp32 number below 2^24 nearest to a multiple of pi/2 (of all odd multiples tried): no digit may be lost.
+  // The fp32 number below 2^24 nearest to a multiple of pi/2 (of all odd multiples tried): no digit
+  // may be lost.
   for (int n = 1; n < 200000; ++n) {
     const auto x = static_cast<double>(static_cast<float>(n * 1.5707963267948966));
     const SinCos got = sin_cos_d(x);
-    ASSERT_LT(relative_error(n % 2 == 0 ? got.sin : got.cos, n % 2 == 0 ? std::sin(x) : std::cos(x)), 1e-9) << n;
+    ASSERT_LT(
+        relative_error(n % 2 == 0 ? got.sin : got.cos, n % 2 == 0 ? std::sin(x) : std::cos(x)),
+        1e-9)
+        << n;
   }
 }
 
@@ -159,8 +179,10 @@ TEST_P(MathOnEverySet, GivesTheSameBitsForEveryBf16Value) {
     Rig rig(act());
     rig.add_segment(1);
     const Ref up = rig.put(std::vector<float>(x.size(), 1.0F));
-    const SiluMulArgs silu_args{rig.put(x), up, rig.act_room(x.size()), static_cast<std::uint32_t>(x.size())};
-    const GateMulArgs gate_args{up, rig.put_act(x), rig.act_room(x.size()), static_cast<std::uint32_t>(x.size())};
+    const SiluMulArgs silu_args{
+        rig.put(x), up, rig.act_room(x.size()), static_cast<std::uint32_t>(x.size())};
+    const GateMulArgs gate_args{
+        up, rig.put_act(x), rig.act_room(x.size()), static_cast<std::uint32_t>(x.size())};
     rig.run(which, KernelId::kSiluMul, &silu_args);
     rig.run(which, KernelId::kGateMul, &gate_args);
     std::vector<float> all = rig.get_act(silu_args.out, x.size());

@@ -1,10 +1,10 @@
 // Router, grouping by expert and the weighted sum of experts.
+#include "tests/kernels/rig.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
-
-#include "tests/kernels/rig.h"
 
 namespace troupe::testing {
 namespace {
@@ -17,13 +17,25 @@ struct Routes {
   std::vector<float> weights;
 };
 
-Routes route(const KernelSet& set, Activation act, const std::vector<float>& logits, std::uint32_t experts, std::uint32_t top_k, bool renormalise = true, Order order = Order::kAtOnce) {
+Routes route(const KernelSet& set,
+             Activation act,
+             const std::vector<float>& logits,
+             std::uint32_t experts,
+             std::uint32_t top_k,
+             bool renormalise = true,
+             Order order = Order::kAtOnce) {
   Rig rig(act);
   const auto rows = static_cast<std::uint32_t>(logits.size() / experts);
   rig.add_segment(rows);
-  const RouterArgs args{.logits = rig.put(logits), .ids = rig.room(rows * top_k * 4), .weights = rig.room(rows * top_k * 4), .experts = experts, .top_k = top_k, .renormalise = renormalise};
+  const RouterArgs args{.logits = rig.put(logits),
+                        .ids = rig.room(rows * top_k * 4),
+                        .weights = rig.room(rows * top_k * 4),
+                        .experts = experts,
+                        .top_k = top_k,
+                        .renormalise = renormalise};
   rig.run(set, KernelId::kRouter, &args, order);
-  return {rig.get<std::uint32_t>(args.ids, rows * top_k), rig.get<float>(args.weights, rows * top_k)};
+  return {rig.get<std::uint32_t>(args.ids, rows * top_k),
+          rig.get<float>(args.weights, rows * top_k)};
 }
 
 TEST_P(Moe, RouterEqualsTheModelPage) {  // 3.7
@@ -34,13 +46,15 @@ TEST_P(Moe, RouterEqualsTheModelPage) {  // 3.7
 }
 
 TEST_P(Moe, RouterPrefersTheLowerIndexAmongEquals) {
-  EXPECT_EQ(route(set(), act(), {1, 2, 2, 0, 2, 1}, 6, 4).ids, (std::vector<std::uint32_t>{1, 2, 4, 0}));
+  EXPECT_EQ(route(set(), act(), {1, 2, 2, 0, 2, 1}, 6, 4).ids,
+            (std::vector<std::uint32_t>{1, 2, 4, 0}));
 }
 
 TEST_P(Moe, RouterNamesExpertsEvenForBrokenLogits) {
   const Routes routes = route(set(), act(), {NAN, 1, 2, 3}, 4, 2);
 
-  EXPECT_TRUE(std::all_of(routes.ids.begin(), routes.ids.end(), [](std::uint32_t id) { return id < 4; }));
+  EXPECT_TRUE(
+      std::all_of(routes.ids.begin(), routes.ids.end(), [](std::uint32_t id) { return id < 4; }));
 }
 
 TEST_P(Moe, RouterEqualsAFullSort) {
@@ -55,7 +69,8 @@ TEST_P(Moe, RouterEqualsAFullSort) {
     const float* x = logits.data() + row * kExperts;
     std::vector<std::uint32_t> order(kExperts);
     std::iota(order.begin(), order.end(), 0U);
-    std::stable_sort(order.begin(), order.end(), [x](std::uint32_t a, std::uint32_t b) { return x[a] > x[b]; });
+    std::stable_sort(
+        order.begin(), order.end(), [x](std::uint32_t a, std::uint32_t b) { return x[a] > x[b]; });
     double total = 0;
     double chosen = 0;
     for (std::uint32_t i = 0; i < kExperts; ++i) {
@@ -86,20 +101,35 @@ TEST_P(Moe, RouterEqualsAFullSort) {
 TEST_P(Moe, PermuteGroupsEntriesByExpertStably) {
   Rig rig(act());
   rig.add_segment(3);
-  const MoePermuteArgs args{.ids = rig.put<std::uint32_t>({4, 1, 1, 0, 4, 1}), .offsets = rig.room(6 * 4), .entries = rig.room(6 * 4), .active = rig.room(5 * 4), .active_count = rig.room(4), .experts = 5, .top_k = 2};
+  const MoePermuteArgs args{.ids = rig.put<std::uint32_t>({4, 1, 1, 0, 4, 1}),
+                            .offsets = rig.room(6 * 4),
+                            .entries = rig.room(6 * 4),
+                            .active = rig.room(5 * 4),
+                            .active_count = rig.room(4),
+                            .experts = 5,
+                            .top_k = 2};
 
   rig.run(set(), KernelId::kMoePermute, &args);
 
-  EXPECT_EQ(rig.get<std::uint32_t>(args.offsets, 6), (std::vector<std::uint32_t>{0, 1, 4, 4, 4, 6}));
-  EXPECT_EQ(rig.get<std::uint32_t>(args.entries, 6), (std::vector<std::uint32_t>{3, 1, 2, 5, 0, 4}));
+  EXPECT_EQ(rig.get<std::uint32_t>(args.offsets, 6),
+            (std::vector<std::uint32_t>{0, 1, 4, 4, 4, 6}));
+  EXPECT_EQ(rig.get<std::uint32_t>(args.entries, 6),
+            (std::vector<std::uint32_t>{3, 1, 2, 5, 0, 4}));
   EXPECT_EQ(rig.get<std::uint32_t>(args.active_count, 1), (std::vector<std::uint32_t>{3}));
   EXPECT_EQ(rig.get<std::uint32_t>(args.active, 3), (std::vector<std::uint32_t>{0, 1, 4}));
 }
 
-std::vector<float> combine(const KernelSet& set, Activation act, Order order, std::uint32_t rows, bool shared) {
+std::vector<float> combine(
+    const KernelSet& set, Activation act, Order order, std::uint32_t rows, bool shared) {
   Rig rig(act);
   rig.add_segment(rows);
-  MoeCombineArgs args{.expert = rig.put_act(noise(1, 5 * 3 * 70)), .weights = rig.put(noise(2, 5 * 3)), .shared = {}, .shared_gate = {}, .out = rig.act_room(5 * 70), .width = 70, .top_k = 3};
+  MoeCombineArgs args{.expert = rig.put_act(noise(1, 5 * 3 * 70)),
+                      .weights = rig.put(noise(2, 5 * 3)),
+                      .shared = {},
+                      .shared_gate = {},
+                      .out = rig.act_room(5 * 70),
+                      .width = 70,
+                      .top_k = 3};
   if (shared) {
     args.shared = rig.put_act(noise(3, 5 * 70));
     args.shared_gate = rig.put(noise(4, 5, 3));
@@ -119,16 +149,22 @@ TEST_P(Moe, CombineAddsChoicesAndTheSharedExpert) {
       for (std::size_t i = 0; i < 70; ++i) {
         double sum = 0;
         for (std::size_t c = 0; c < 3; ++c) {
-          sum += static_cast<double>(weights[t * 3 + c]) * static_cast<double>(expert[(t * 3 + c) * 70 + i]);
+          sum += static_cast<double>(weights[t * 3 + c]) *
+                 static_cast<double>(expert[(t * 3 + c) * 70 + i]);
         }
-        sum += with_shared ? sigmoid(static_cast<double>(gate[t])) * static_cast<double>(shared[t * 70 + i]) : 0;
+        sum += with_shared
+                   ? sigmoid(static_cast<double>(gate[t])) * static_cast<double>(shared[t * 70 + i])
+                   : 0;
         want.push_back(sum);
       }
     }
     const std::vector<float> got = combine(set(), act(), Order::kAtOnce, 5, with_shared);
     expect_near(got, want, act());
-    expect_one_truth([with_shared](const KernelSet& which, Order order) { return combine(which, act(), order, 5, with_shared); });
-    EXPECT_EQ(bits_of({got.begin(), got.begin() + 140}), bits_of(combine(set(), act(), Order::kAtOnce, 2, with_shared)));
+    expect_one_truth([with_shared](const KernelSet& which, Order order) {
+      return combine(which, act(), order, 5, with_shared);
+    });
+    EXPECT_EQ(bits_of({got.begin(), got.begin() + 140}),
+              bits_of(combine(set(), act(), Order::kAtOnce, 2, with_shared)));
   }
 }
 

@@ -1,5 +1,13 @@
-// Memory and a step for running one kernel: values go in as floats, whatever the activation type, and come out as floats.
+// Memory and a step for running one kernel: values go in as floats, whatever the activation type,
+// and come out as floats.
 #pragma once
+
+#include "kernels/cpu/kernel_set.h"
+#include "kernels/ops.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/sources.h"
+
+#include <gtest/gtest.h>
 
 #include <array>
 #include <cmath>
@@ -9,13 +17,6 @@
 #include <ostream>
 #include <string>
 #include <vector>
-
-#include "kernels/cpu/kernel_set.h"
-#include "kernels/ops.h"
-#include "runtime/base/dtype.h"
-#include "runtime/base/sources.h"
-
-#include <gtest/gtest.h>
 
 namespace troupe::testing {
 
@@ -69,7 +70,8 @@ class Rig final {
   [[nodiscard]] std::vector<float> get_act(const Ref& ref, std::size_t count) {
     std::vector<float> elements(count);
     for (std::size_t i = 0; i < count; ++i) {
-      elements[i] = load_as_f32(at<std::byte>(ref), act_ == Activation::kBF16 ? DType::kBF16 : DType::kF32, i);
+      elements[i] = load_as_f32(
+          at<std::byte>(ref), act_ == Activation::kBF16 ? DType::kBF16 : DType::kF32, i);
     }
     return elements;
   }
@@ -89,11 +91,18 @@ class Rig final {
   std::vector<SampleResult> results;
   std::vector<SampleResult> previous;
 
-  void add_segment(std::uint32_t count, std::int32_t position = 0, std::uint32_t read_page = kZeroPage, std::uint32_t write_page = kNoPage, std::uint32_t block_row = 0) {
+  void add_segment(std::uint32_t count,
+                   std::int32_t position = 0,
+                   std::uint32_t read_page = kZeroPage,
+                   std::uint32_t write_page = kNoPage,
+                   std::uint32_t block_row = 0) {
     segments.push_back({static_cast<std::uint32_t>(rows.size()), count, read_page, block_row});
     for (std::uint32_t i = 0; i < count; ++i) {
       const bool last = i + 1 == count;
-      rows.push_back({0, position + static_cast<std::int32_t>(i), static_cast<std::uint32_t>(segments.size() - 1), last ? write_page : kNoPage});
+      rows.push_back({0,
+                      position + static_cast<std::int32_t>(i),
+                      static_cast<std::uint32_t>(segments.size() - 1),
+                      last ? write_page : kNoPage});
     }
   }
 
@@ -106,7 +115,8 @@ class Rig final {
     }
     env.step = &table;
     std::vector<std::byte> scratch(kScratchBytes + 64);
-    auto* aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64);
+    auto* aligned = reinterpret_cast<std::byte*>(
+        (reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64);
     const Kernel& kernel = set.kernel(id, act_);
     const std::uint32_t items = kernel.items(env, args);
     for (std::uint32_t i = 0; i < items && order != Order::kAtOnce; ++i) {
@@ -133,8 +143,12 @@ inline std::vector<float> noise(std::uint64_t seed, std::size_t count, float sca
   return values;
 }
 
-inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-inline double silu(double x) { return x * sigmoid(x); }
+inline double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+inline double silu(double x) {
+  return x * sigmoid(x);
+}
 
 // What a kernel computed, as bits that can be compared.
 inline std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
@@ -143,13 +157,18 @@ inline std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
   return bits;
 }
 
-// fp32 outputs: relative to 1 or to the value; outputs rounded to bf16 also half a unit in their last place.
-inline void expect_near(const std::vector<float>& got, const std::vector<double>& want, Activation rounded_to, double tolerance = 1e-5) {
+// fp32 outputs: relative to 1 or to the value; outputs rounded to bf16 also half a unit in their
+// last place.
+inline void expect_near(const std::vector<float>& got,
+                        const std::vector<double>& want,
+                        Activation rounded_to,
+                        double tolerance = 1e-5) {
   ASSERT_EQ(got.size(), want.size());
   const double relative = rounded_to == Activation::kBF16 ? 0x1p-8 : 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double allowed = tolerance * (1 + std::abs(want[i])) + relative * std::abs(want[i]);
-    ASSERT_LE(std::abs(static_cast<double>(got[i]) - want[i]), allowed) << "element " << i << ": " << got[i] << ", not " << want[i];
+    ASSERT_LE(std::abs(static_cast<double>(got[i]) - want[i]), allowed)
+        << "element " << i << ": " << got[i] << ", not " << want[i];
   }
 }
 
@@ -192,8 +211,10 @@ class OnEverySet : public ::testing::TestWithParam<Variant> {
   [[nodiscard]] static Activation act() { return GetParam().act; }
   [[nodiscard]] static const KernelSet& scalar() { return *find_cpu_kernel_set("scalar"); }
 
-  // `run` gives all outputs of a kernel as floats. They don't depend on how items are dealt out, nor on the set.
-  static void expect_one_truth(const std::function<std::vector<float>(const KernelSet&, Order)>& run) {
+  // `run` gives all outputs of a kernel as floats. They don't depend on how items are dealt out,
+  // nor on the set.
+  static void expect_one_truth(
+      const std::function<std::vector<float>(const KernelSet&, Order)>& run) {
     const auto bits = bits_of(run(set(), Order::kAtOnce));
     EXPECT_EQ(bits, bits_of(run(set(), Order::kOneByOne)));
     EXPECT_EQ(bits, bits_of(run(set(), Order::kBackwards)));

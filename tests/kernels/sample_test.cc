@@ -1,12 +1,12 @@
 // Sampling against a naive implementation and against the distributions it must have.
+#include "tests/kernels/rig.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <set>
 #include <vector>
-
-#include "tests/kernels/rig.h"
 
 namespace troupe::testing {
 namespace {
@@ -21,14 +21,21 @@ struct Lists {
 };
 
 // One row at `position`; `valid` 0 means all.
-SampleResult sample(const KernelSet& set, Activation act, const std::vector<float>& logits, SampleParams params, std::int32_t position = 0, const Lists& lists = {}, std::uint32_t valid = 0) {
+SampleResult sample(const KernelSet& set,
+                    Activation act,
+                    const std::vector<float>& logits,
+                    SampleParams params,
+                    std::int32_t position = 0,
+                    const Lists& lists = {},
+                    std::uint32_t valid = 0) {
   Rig rig(act);
   rig.add_segment(1, position);
-  const auto append = [&rig](const std::vector<TokenValue>& list, std::uint32_t& begin, std::uint32_t& end) {
-    begin = static_cast<std::uint32_t>(rig.values.size());
-    rig.values.insert(rig.values.end(), list.begin(), list.end());
-    end = static_cast<std::uint32_t>(rig.values.size());
-  };
+  const auto append =
+      [&rig](const std::vector<TokenValue>& list, std::uint32_t& begin, std::uint32_t& end) {
+        begin = static_cast<std::uint32_t>(rig.values.size());
+        rig.values.insert(rig.values.end(), list.begin(), list.end());
+        end = static_cast<std::uint32_t>(rig.values.size());
+      };
   append(lists.prompt, params.prompt_begin, params.prompt_end);
   append(lists.generated, params.generated_begin, params.generated_end);
   append(lists.bias, params.bias_begin, params.bias_end);
@@ -40,7 +47,12 @@ SampleResult sample(const KernelSet& set, Activation act, const std::vector<floa
 }
 
 // Tokens drawn at positions 0 .. count-1 from one row of logits.
-std::vector<std::int32_t> draws(const KernelSet& set, Activation act, const std::vector<float>& logits, const SampleParams& params, std::uint32_t count, Order order = Order::kAtOnce) {
+std::vector<std::int32_t> draws(const KernelSet& set,
+                                Activation act,
+                                const std::vector<float>& logits,
+                                const SampleParams& params,
+                                std::uint32_t count,
+                                Order order = Order::kAtOnce) {
   Rig rig(act);
   rig.add_segment(count);
   std::vector<float> all;
@@ -87,7 +99,8 @@ TEST_P(Sampling, HasNoAnswerForANaNOrForNothing) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const float temperature : {0.0F, 1.0F}) {
     EXPECT_EQ(sample(set(), act(), {1, nan, 2}, {.temperature = temperature}).token, -1);
-    EXPECT_EQ(sample(set(), act(), {-kInfinity, -kInfinity}, {.temperature = temperature}).token, -1);
+    EXPECT_EQ(sample(set(), act(), {-kInfinity, -kInfinity}, {.temperature = temperature}).token,
+              -1);
   }
 }
 
@@ -96,7 +109,8 @@ TEST_P(Sampling, ReportsLogProbabilitiesOfTheRawLogits) {
   const SampleParams params{.temperature = 0, .top_logprobs = 3, .want_logprob = 1};
   const double log_sum = std::log(std::exp(1.0) + 2 * std::exp(2.0) + std::exp(0.5));
 
-  const SampleResult result = sample(set(), act(), logits, params, 0, {.prompt = {}, .generated = {}, .bias = {{3, 50}}});
+  const SampleResult result =
+      sample(set(), act(), logits, params, 0, {.prompt = {}, .generated = {}, .bias = {{3, 50}}});
 
   EXPECT_EQ(result.token, 3);
   EXPECT_NEAR(static_cast<double>(result.logprob), 0.5 - log_sum, 1e-6);
@@ -110,19 +124,72 @@ TEST_P(Sampling, ReportsLogProbabilitiesOfTheRawLogits) {
 
 TEST_P(Sampling, PenaltiesAndBiasMoveTheChoice) {
   const std::vector<float> logits = {4, 3.9F, -1, 3.5F};
-  EXPECT_EQ(sample(set(), act(), logits, {.repetition_penalty = 1.1F}, 0, {.prompt = {{0, 0}}, .generated = {}, .bias = {}}).token, 1);
+  EXPECT_EQ(sample(set(),
+                   act(),
+                   logits,
+                   {.repetition_penalty = 1.1F},
+                   0,
+                   {.prompt = {{0, 0}}, .generated = {}, .bias = {}})
+                .token,
+            1);
   // Once per token, however often it is listed: 4 / 1.01 > 3.9 > 4 / 1.01^3.
-  EXPECT_EQ(sample(set(), act(), logits, {.repetition_penalty = 1.01F}, 0, {.prompt = {{0, 0}, {0, 0}}, .generated = {{0, 1}}, .bias = {}}).token, 0);
-  EXPECT_EQ(sample(set(), act(), logits, {.presence_penalty = 0.2F}, 0, {.prompt = {{1, 0}}, .generated = {{0, 1}}, .bias = {}}).token, 1);
+  EXPECT_EQ(sample(set(),
+                   act(),
+                   logits,
+                   {.repetition_penalty = 1.01F},
+                   0,
+                   {.prompt = {{0, 0}, {0, 0}}, .generated = {{0, 1}}, .bias = {}})
+                .token,
+            0);
+  EXPECT_EQ(sample(set(),
+                   act(),
+                   logits,
+                   {.presence_penalty = 0.2F},
+                   0,
+                   {.prompt = {{1, 0}}, .generated = {{0, 1}}, .bias = {}})
+                .token,
+            1);
   // Presence ignores the prompt and the count; frequency does not ignore the count.
-  EXPECT_EQ(sample(set(), act(), logits, {.presence_penalty = 0.05F}, 0, {.prompt = {}, .generated = {{0, 9}}, .bias = {}}).token, 0);
-  EXPECT_EQ(sample(set(), act(), logits, {.frequency_penalty = 0.05F}, 0, {.prompt = {}, .generated = {{0, 9}}, .bias = {}}).token, 1);
-  EXPECT_EQ(sample(set(), act(), logits, {}, 0, {.prompt = {}, .generated = {}, .bias = {{3, 1}, {900, 5}}}).token, 3);
-  EXPECT_EQ(sample(set(), act(), logits, {}, 0, {.prompt = {}, .generated = {}, .bias = {{0, -kInfinity}, {1, -kInfinity}}}).token, 3);
+  EXPECT_EQ(sample(set(),
+                   act(),
+                   logits,
+                   {.presence_penalty = 0.05F},
+                   0,
+                   {.prompt = {}, .generated = {{0, 9}}, .bias = {}})
+                .token,
+            0);
+  EXPECT_EQ(sample(set(),
+                   act(),
+                   logits,
+                   {.frequency_penalty = 0.05F},
+                   0,
+                   {.prompt = {}, .generated = {{0, 9}}, .bias = {}})
+                .token,
+            1);
+  EXPECT_EQ(
+      sample(
+          set(), act(), logits, {}, 0, {.prompt = {}, .generated = {}, .bias = {{3, 1}, {900, 5}}})
+          .token,
+      3);
+  EXPECT_EQ(sample(set(),
+                   act(),
+                   logits,
+                   {},
+                   0,
+                   {.prompt = {}, .generated = {}, .bias = {{0, -kInfinity}, {1, -kInfinity}}})
+                .token,
+            3);
 }
 
 TEST_P(Sampling, MultipliesNegativeLogitsByTheRepetitionPenalty) {
-  EXPECT_EQ(sample(set(), act(), {-1, -1.5F}, {.repetition_penalty = 2}, 0, {.prompt = {{0, 0}}, .generated = {}, .bias = {}}).token, 1);
+  EXPECT_EQ(sample(set(),
+                   act(),
+                   {-1, -1.5F},
+                   {.repetition_penalty = 2},
+                   0,
+                   {.prompt = {{0, 0}}, .generated = {}, .bias = {}})
+                .token,
+            1);
 }
 
 // The naive reading of the rules: sort everything. Kept ids in order, with their probabilities.
@@ -133,17 +200,23 @@ struct Kept {
 Kept naive(const std::vector<float>& logits, const SampleParams& p) {
   std::vector<std::uint32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0U);
-  std::stable_sort(ids.begin(), ids.end(), [&logits](std::uint32_t a, std::uint32_t b) { return logits[a] > logits[b]; });
+  std::stable_sort(ids.begin(), ids.end(), [&logits](std::uint32_t a, std::uint32_t b) {
+    return logits[a] > logits[b];
+  });
   if (p.top_k > 0 && p.top_k < ids.size()) {
     ids.resize(p.top_k);
   }
   std::vector<double> weights;
   for (const std::uint32_t id : ids) {
-    weights.push_back(std::exp((static_cast<double>(logits[id]) - static_cast<double>(logits[ids[0]])) / static_cast<double>(p.temperature)));
+    weights.push_back(
+        std::exp((static_cast<double>(logits[id]) - static_cast<double>(logits[ids[0]])) /
+                 static_cast<double>(p.temperature)));
   }
   double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::size_t count = 0;
-  for (double sum = 0; count < ids.size() && (count == 0 || sum < static_cast<double>(p.top_p) * total); ++count) {
+  for (double sum = 0;
+       count < ids.size() && (count == 0 || sum < static_cast<double>(p.top_p) * total);
+       ++count) {
     sum += weights[count];
   }
   while (count > 1 && weights[count - 1] < static_cast<double>(p.min_p)) {
@@ -161,7 +234,8 @@ Kept naive(const std::vector<float>& logits, const SampleParams& p) {
 double chi_square(const std::vector<std::int32_t>& tokens, const Kept& kept) {
   double sum = 0;
   for (std::size_t i = 0; i < kept.ids.size(); ++i) {
-    const auto seen = static_cast<double>(std::count(tokens.begin(), tokens.end(), static_cast<std::int32_t>(kept.ids[i])));
+    const auto seen = static_cast<double>(
+        std::count(tokens.begin(), tokens.end(), static_cast<std::int32_t>(kept.ids[i])));
     const double expected = kept.probabilities[i] * static_cast<double>(tokens.size());
     sum += (seen - expected) * (seen - expected) / expected;
   }
@@ -183,16 +257,20 @@ TEST_P(Sampling, FollowsTheDistributionOfTheRules) {
     const std::vector<std::int32_t> tokens = draws(set(), act(), logits, params, 4000);
 
     const std::set<std::uint32_t> allowed(kept.ids.begin(), kept.ids.end());
-    EXPECT_TRUE(std::all_of(tokens.begin(), tokens.end(), [&allowed](std::int32_t token) { return allowed.count(static_cast<std::uint32_t>(token)) == 1; }));
+    EXPECT_TRUE(std::all_of(tokens.begin(), tokens.end(), [&allowed](std::int32_t token) {
+      return allowed.count(static_cast<std::uint32_t>(token)) == 1;
+    }));
     // 99.9 % of a chi-square with 11 degrees of freedom lies below 31.3.
     EXPECT_LT(chi_square(tokens, kept), 31.3);
   }
 }
 
-// The id that inverse sampling over the naive list takes; those on a boundary within rounding are left out (-1).
+// The id that inverse sampling over the naive list takes; those on a boundary within rounding are
+// left out (-1).
 std::int32_t naive_choice(const Kept& kept, std::uint64_t key, std::int32_t position) {
   const auto block = philox4x32(key, {static_cast<std::uint32_t>(position), 0, 1, 0});
-  const double uniform = static_cast<double>(((std::uint64_t{block[1]} << 32) | block[0]) >> 11) * 0x1p-53;
+  const double uniform =
+      static_cast<double>(((std::uint64_t{block[1]} << 32) | block[0]) >> 11) * 0x1p-53;
   double sum = 0;
   for (std::size_t i = 0; i < kept.ids.size(); ++i) {
     sum += kept.probabilities[i];
@@ -244,7 +322,8 @@ TEST_P(Sampling, UnfilteredDrawsGoThroughIdsInOrder) {
     kept.ids.push_back(id);
     kept.probabilities.push_back(std::exp(static_cast<double>(logits[id])) / total);
   }
-  const std::vector<std::int32_t> tokens = draws(set(), act(), logits, {.temperature = 1, .key = 5}, 100);
+  const std::vector<std::int32_t> tokens =
+      draws(set(), act(), logits, {.temperature = 1, .key = 5}, 100);
   std::size_t compared = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const std::int32_t want = naive_choice(kept, 5, static_cast<std::int32_t>(i));
@@ -266,7 +345,9 @@ TEST_P(Sampling, BreaksTiesAtTheTopKBoundaryByLowerId) {
 
 TEST_P(Sampling, IsTheSameOnEverySetInAnyOrder) {
   const std::vector<float> logits = noise(13, 3001, 3);
-  for (const SampleParams& params : {SampleParams{.temperature = 1}, SampleParams{.temperature = 1, .top_p = 0.9F}, SampleParams{.temperature = 1, .top_k = 50}}) {
+  for (const SampleParams& params : {SampleParams{.temperature = 1},
+                                     SampleParams{.temperature = 1, .top_p = 0.9F},
+                                     SampleParams{.temperature = 1, .top_k = 50}}) {
     expect_one_truth([&](const KernelSet& which, Order order) {
       const std::vector<std::int32_t> tokens = draws(which, act(), logits, params, 40, order);
       return std::vector<float>(tokens.begin(), tokens.end());
@@ -284,8 +365,10 @@ TEST_P(Sampling, DependsOnKeyPositionAndChoiceOnly) {
     seen.insert(token);
   }
   EXPECT_GT(seen.size(), 15U);
-  EXPECT_NE(draws(set(), act(), logits, {.temperature = 1, .key = 9}, 20), draws(set(), act(), logits, {.temperature = 1, .key = 10}, 20));
-  EXPECT_NE(draws(set(), act(), logits, {.temperature = 1, .key = 9}, 20), draws(set(), act(), logits, {.temperature = 1, .key = 9, .choice = 1}, 20));
+  EXPECT_NE(draws(set(), act(), logits, {.temperature = 1, .key = 9}, 20),
+            draws(set(), act(), logits, {.temperature = 1, .key = 10}, 20));
+  EXPECT_NE(draws(set(), act(), logits, {.temperature = 1, .key = 9}, 20),
+            draws(set(), act(), logits, {.temperature = 1, .key = 9, .choice = 1}, 20));
 }
 
 }  // namespace

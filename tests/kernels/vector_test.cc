@@ -1,8 +1,9 @@
-// Row-wise kernels: embedding, rotary table, add, norms, gates. Values of MODEL.md carry the section.
+// Row-wise kernels: embedding, rotary table, add, norms, gates. Values of MODEL.md carry the
+// section.
+#include "tests/kernels/rig.h"
+
 #include <cmath>
 #include <vector>
-
-#include "tests/kernels/rig.h"
 
 namespace troupe::testing {
 namespace {
@@ -22,7 +23,11 @@ std::vector<float> operator+(std::vector<float> a, const std::vector<float>& b) 
 TEST_P(NormPage, NormEqualsTheModelPage) {  // 3.2
   Rig rig(Activation::kF32);
   rig.add_segment(1);
-  const NormArgs args{.x = rig.put_act({1, -2, 3, .5F}), .delta = {}, .weight = rig.put<float>({1.1F, .7F, 1, 2}), .out = rig.act_room(4), .width = 4};
+  const NormArgs args{.x = rig.put_act({1, -2, 3, .5F}),
+                      .delta = {},
+                      .weight = rig.put<float>({1.1F, .7F, 1, 2}),
+                      .out = rig.act_room(4),
+                      .width = 4};
 
   rig.run(set(), KernelId::kNorm, &args);
 
@@ -34,18 +39,26 @@ struct NormCase {
   bool delta, sampled;
 };
 
-std::vector<float> run_norm(const KernelSet& set, Activation act, Order order, const NormCase& shape) {
+std::vector<float> run_norm(const KernelSet& set,
+                            Activation act,
+                            Order order,
+                            const NormCase& shape) {
   Rig rig(act);
   rig.add_segment(shape.rows);
   rig.sampled = {{1, {}}, {3, {}}};
   const std::size_t count = std::size_t{shape.rows} * shape.width;
-  NormArgs args{.x = rig.put_act(noise(1, count, 3)), .delta = {}, .weight = rig.put(noise(3, shape.width)), .out = rig.act_room(count), .width = shape.width};
+  NormArgs args{.x = rig.put_act(noise(1, count, 3)),
+                .delta = {},
+                .weight = rig.put(noise(3, shape.width)),
+                .out = rig.act_room(count),
+                .width = shape.width};
   if (shape.delta) {
     args.delta = rig.put_act(noise(2, count, 2));
   }
   args.rows = shape.sampled ? RowSet::kSampled : RowSet::kAll;
   rig.run(set, KernelId::kNorm, &args, order);
-  return rig.get_act(args.out, (shape.sampled ? 2 : shape.rows) * std::size_t{shape.width}) + rig.get_act(args.x, count);
+  return rig.get_act(args.out, (shape.sampled ? 2 : shape.rows) * std::size_t{shape.width}) +
+         rig.get_act(args.x, count);
 }
 
 std::vector<double> norm_reference(Activation act, const NormCase& shape) {
@@ -60,11 +73,13 @@ std::vector<double> norm_reference(Activation act, const NormCase& shape) {
     double squares = 0;
     for (std::uint32_t i = 0; i < shape.width; ++i) {
       float& value = x[std::size_t{row} * shape.width + i];
-      value = shape.delta ? narrowed(value + delta[std::size_t{row} * shape.width + i], act) : value;
+      value =
+          shape.delta ? narrowed(value + delta[std::size_t{row} * shape.width + i], act) : value;
       squares += static_cast<double>(value) * static_cast<double>(value);
     }
     for (std::uint32_t i = 0; i < shape.width; ++i) {
-      out.push_back(static_cast<double>(x[std::size_t{row} * shape.width + i]) / std::sqrt(squares / shape.width + 1e-6) * static_cast<double>(weight[i]));
+      out.push_back(static_cast<double>(x[std::size_t{row} * shape.width + i]) /
+                    std::sqrt(squares / shape.width + 1e-6) * static_cast<double>(weight[i]));
     }
   }
   out.insert(out.end(), x.begin(), x.end());
@@ -72,9 +87,15 @@ std::vector<double> norm_reference(Activation act, const NormCase& shape) {
 }
 
 TEST_P(RowKernels, NormIsRightForRaggedWidths) {
-  for (const NormCase& shape : {NormCase{4, 1, false, false}, {5, 47, true, false}, {5, 100, true, true}, {4, 33, false, true}, {4, 2048, true, false}}) {
+  for (const NormCase& shape : {NormCase{4, 1, false, false},
+                                {5, 47, true, false},
+                                {5, 100, true, true},
+                                {4, 33, false, true},
+                                {4, 2048, true, false}}) {
     expect_near(run_norm(set(), act(), Order::kAtOnce, shape), norm_reference(act(), shape), act());
-    expect_one_truth([&shape](const KernelSet& which, Order order) { return run_norm(which, act(), order, shape); });
+    expect_one_truth([&shape](const KernelSet& which, Order order) {
+      return run_norm(which, act(), order, shape);
+    });
   }
 }
 
@@ -85,7 +106,8 @@ TEST_P(RowKernels, NormOfARowIgnoresTheOthers) {
   EXPECT_EQ(bits_of({all.begin(), all.begin() + 800}), bits_of({few.begin(), few.begin() + 800}));
 }
 
-std::vector<float> run_elementwise(const KernelSet& set, Activation act, Order order, KernelId id, std::uint32_t width) {
+std::vector<float> run_elementwise(
+    const KernelSet& set, Activation act, Order order, KernelId id, std::uint32_t width) {
   Rig rig(act);
   rig.add_segment(3);
   const std::vector<float> a = noise(7, 3 * std::size_t{width}, 20);
@@ -94,7 +116,9 @@ std::vector<float> run_elementwise(const KernelSet& set, Activation act, Order o
   const AddArgs add{rig.put_act(a), rig.put_act(b), out, width};
   const SiluMulArgs silu_mul{rig.put(a), rig.put(b), out, width};
   const GateMulArgs gate_mul{rig.put(a), rig.put_act(b), out, width};
-  const void* args = id == KernelId::kAdd ? static_cast<const void*>(&add) : id == KernelId::kSiluMul ? static_cast<const void*>(&silu_mul) : &gate_mul;
+  const void* args = id == KernelId::kAdd       ? static_cast<const void*>(&add)
+                     : id == KernelId::kSiluMul ? static_cast<const void*>(&silu_mul)
+                                                : &gate_mul;
   rig.run(set, id, args, order);
   return rig.get_act(out, 3 * std::size_t{width});
 }
@@ -114,18 +138,31 @@ TEST_P(RowKernels, ElementwiseKernelsAreRight) {
       gate_mul.push_back(x * sigmoid(y));
     }
     expect_near(run_elementwise(set(), act(), Order::kAtOnce, KernelId::kAdd, width), sum, act());
-    expect_near(run_elementwise(set(), act(), Order::kAtOnce, KernelId::kSiluMul, width), silu_mul, act());
-    expect_near(run_elementwise(set(), act(), Order::kAtOnce, KernelId::kGateMul, width), gate_mul, act());
+    expect_near(
+        run_elementwise(set(), act(), Order::kAtOnce, KernelId::kSiluMul, width), silu_mul, act());
+    expect_near(
+        run_elementwise(set(), act(), Order::kAtOnce, KernelId::kGateMul, width), gate_mul, act());
     for (const KernelId id : {KernelId::kAdd, KernelId::kSiluMul, KernelId::kGateMul}) {
-      expect_one_truth([id, width](const KernelSet& which, Order order) { return run_elementwise(which, act(), order, id, width); });
+      expect_one_truth([id, width](const KernelSet& which, Order order) {
+        return run_elementwise(which, act(), order, id, width);
+      });
     }
   }
 }
 
-std::vector<float> run_gdn_norm(const KernelSet& set, Activation act, Order order, bool sigmoid_gate) {
+std::vector<float> run_gdn_norm(const KernelSet& set,
+                                Activation act,
+                                Order order,
+                                bool sigmoid_gate) {
   Rig rig(act);
   rig.add_segment(2);
-  const GdnNormArgs args{.o = rig.put(noise(1, 2 * 3 * 20)), .z = rig.put_act(noise(2, 2 * 3 * 20, 4)), .weight = rig.put(noise(3, 20)), .out = rig.act_room(2 * 3 * 20), .heads = 3, .dim = 20, .sigmoid_gate = sigmoid_gate};
+  const GdnNormArgs args{.o = rig.put(noise(1, 2 * 3 * 20)),
+                         .z = rig.put_act(noise(2, 2 * 3 * 20, 4)),
+                         .weight = rig.put(noise(3, 20)),
+                         .out = rig.act_room(2 * 3 * 20),
+                         .heads = 3,
+                         .dim = 20,
+                         .sigmoid_gate = sigmoid_gate};
   rig.run(set, KernelId::kGdnNorm, &args, order);
   return rig.get_act(args.out, 2 * 3 * 20);
 }
@@ -143,11 +180,15 @@ TEST_P(RowKernels, GdnNormNormsFirstAndGatesAfter) {
       }
       for (std::size_t i = 0; i < 20; ++i) {
         const double gate = static_cast<double>(z[head * 20 + i]);
-        want.push_back(static_cast<double>(o[head * 20 + i]) / std::sqrt(squares / 20 + 1e-6) * static_cast<double>(weight[i]) * (sigmoid_gate ? sigmoid(gate) : silu(gate)));
+        want.push_back(static_cast<double>(o[head * 20 + i]) / std::sqrt(squares / 20 + 1e-6) *
+                       static_cast<double>(weight[i]) *
+                       (sigmoid_gate ? sigmoid(gate) : silu(gate)));
       }
     }
     expect_near(run_gdn_norm(set(), act(), Order::kAtOnce, sigmoid_gate), want, act());
-    expect_one_truth([sigmoid_gate](const KernelSet& which, Order order) { return run_gdn_norm(which, act(), order, sigmoid_gate); });
+    expect_one_truth([sigmoid_gate](const KernelSet& which, Order order) {
+      return run_gdn_norm(which, act(), order, sigmoid_gate);
+    });
   }
 }
 
@@ -181,11 +222,16 @@ TEST_P(RowKernels, EmbedReadsTheRowOfEachToken) {
   rig.previous.resize(2);
   rig.previous[1].token = 1;
   const std::vector<float> table = noise(4, 3 * 5);
-  EmbedArgs args{.table = rig.put(table), .table_type = DType::kF32, .panel = {}, .out = rig.act_room(15), .hidden = 5};
+  EmbedArgs args{.table = rig.put(table),
+                 .table_type = DType::kF32,
+                 .panel = {},
+                 .out = rig.act_room(15),
+                 .hidden = 5};
 
   rig.run(set(), KernelId::kEmbed, &args);
 
-  const std::vector<float> want = std::vector<float>(table.begin() + 10, table.end()) + std::vector<float>(table.begin(), table.begin() + 10);
+  const std::vector<float> want = std::vector<float>(table.begin() + 10, table.end()) +
+                                  std::vector<float>(table.begin(), table.begin() + 10);
   EXPECT_EQ(rig.get_act(args.out, 15), want);
 
   std::vector<bf16> narrow(15);
@@ -203,7 +249,11 @@ TEST_P(RowKernels, EmbedGivesZerosForAnAnswerlessRow) {
   rig.add_segment(1);
   rig.rows[0].token = ~0;
   rig.previous.resize(1);
-  const EmbedArgs args{.table = rig.put(noise(4, 5)), .table_type = DType::kF32, .panel = {}, .out = rig.act_room(5), .hidden = 5};
+  const EmbedArgs args{.table = rig.put(noise(4, 5)),
+                       .table_type = DType::kF32,
+                       .panel = {},
+                       .out = rig.act_room(5),
+                       .hidden = 5};
 
   rig.run(set(), KernelId::kEmbed, &args);
 
@@ -223,10 +273,18 @@ TEST_P(RowKernels, EmbedGathersFromThePanelsOfATiedHead) {
   rig.rows[0].token = 36;
   rig.rows[1].token = 0;
   rig.rows[2].token = 17;
-  const Ref panels = rig.room(packed_bytes(WeightFormat::kPanelBF16, kVocab, kHidden), Arena::kWeights);
-  const PackSource source{.data = reinterpret_cast<const std::byte*>(narrow.data()), .dtype = DType::kBF16, .rows = kVocab, .columns = kHidden};
+  const Ref panels =
+      rig.room(packed_bytes(WeightFormat::kPanelBF16, kVocab, kHidden), Arena::kWeights);
+  const PackSource source{.data = reinterpret_cast<const std::byte*>(narrow.data()),
+                          .dtype = DType::kBF16,
+                          .rows = kVocab,
+                          .columns = kHidden};
   pack_panels(source, WeightFormat::kPanelBF16, rig.at<std::byte>(panels), nullptr);
-  const EmbedArgs args{.table = {}, .table_type = DType::kBF16, .panel = {panels, {}, WeightFormat::kPanelBF16}, .out = rig.act_room(3 * kHidden), .hidden = kHidden};
+  const EmbedArgs args{.table = {},
+                       .table_type = DType::kBF16,
+                       .panel = {panels, {}, WeightFormat::kPanelBF16},
+                       .out = rig.act_room(3 * kHidden),
+                       .hidden = kHidden};
 
   rig.run(set(), KernelId::kEmbed, &args);
 
