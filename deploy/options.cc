@@ -284,7 +284,7 @@ Parsed parse_options(int argc, const char* const* argv) {
   Raw raw;
   CLI::App app("Troupe runs hybrid GatedDeltaNet + attention + MoE language models.", "troupe");
   app.set_version_flag("--version", "troupe " TROUPE_VERSION);
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none is refused below: here CLI11 would not name a misspelt one
   auto* run = app.add_subcommand("run", "answer a prompt, a file of requests, or talk");
   auto* bench =
       app.add_subcommand("bench", "measure prefill and decode against what the memory can deliver");
@@ -306,6 +306,9 @@ Parsed parse_options(int argc, const char* const* argv) {
     return {std::nullopt, ExitCode::kDone, text.str()};
   } catch (const CLI::ParseError& problem) {
     return {std::nullopt, ExitCode::kUsage, problem.what()};
+  }
+  if (app.get_subcommands().empty()) {
+    return {std::nullopt, ExitCode::kUsage, "a subcommand is needed: run, bench, devices or plan"};
   }
   options.common.activation = raw.activations == "fp32" ? Activation::kF32 : Activation::kBF16;
   options.command = run->parsed()       ? Command::kRun

@@ -57,6 +57,8 @@ TEST(BenchRun, DrivesPromptsInChunksAndAllSequencesTogether) {
   request.directory = kDemo;
   request.config = &*config;
   request.stage.max_rows = 32;
+  request.stage.max_segments = 8;
+  request.stage.max_sampled = 8;
   request.stage.pages = bench_pages(shape);
   request.stage.blocks = bench_blocks(shape);
   auto loaded = load_model(common, request, clock);
