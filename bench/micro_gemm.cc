@@ -1,5 +1,10 @@
-// Speed of the matrix product on one thread, per kernel set, beside what the processor can do: read bandwidth and the fp32 fma
-// peak are measured with plain loops first. Weights are cold (64 MB are rotated) at one row, so that memory is what is timed.
+// Speed of the matrix product on one thread, per kernel set, beside what the processor can do: read
+// bandwidth and the fp32 fma peak are measured with plain loops first. Weights are cold (64 MB are
+// rotated) at one row, so that memory is what is timed.
+#include "kernels/cpu/kernel_set.h"
+#include "kernels/ops.h"
+#include "runtime/base/sources.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -9,10 +14,6 @@
 #include <new>
 #include <string_view>
 #include <vector>
-
-#include "kernels/cpu/kernel_set.h"
-#include "kernels/ops.h"
-#include "runtime/base/sources.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -49,7 +50,9 @@ class ProcessorClock final : public Clock {
   }
 };
 
-double seconds(Time time) { return std::chrono::duration<double>(time).count(); }
+double seconds(Time time) {
+  return std::chrono::duration<double>(time).count();
+}
 
 template <class Work>
 double best_of(const Clock& clock, int repetitions, Work&& work) {
@@ -112,8 +115,10 @@ void print_machine(const Clock& clock, const std::byte* memory) {
     return;
   }
   const double fma = best_of(clock, 5, [&sink](int) { sink = fma_loop(10'000'000); });
-  const double read = best_of(clock, 5, [&bits, memory](int) { bits = read_loop(memory, kColdBytes); });
-  std::printf("256-bit fp32 fma peak %.1f GFLOP/s, read %.1f GB/s\n", 10e6 * 10 * 16 / fma * 1e-9,
+  const double read =
+      best_of(clock, 5, [&bits, memory](int) { bits = read_loop(memory, kColdBytes); });
+  std::printf("256-bit fp32 fma peak %.1f GFLOP/s, read %.1f GB/s\n",
+              10e6 * 10 * 16 / fma * 1e-9,
               static_cast<double>(kColdBytes) / read * 1e-9);
 }
 #else
@@ -151,7 +156,8 @@ struct Bench {
     std::vector<double> times;
     for (int r = 0; r < repetitions; ++r) {
       part.weight.data = {Arena::kWeights, static_cast<std::size_t>(r) % copies * bytes};
-      times.push_back(best_of(clock, 1, [&](int) { kernel.run(env, &args, 0, kernel.items(env, &args), scratch); }));
+      times.push_back(best_of(
+          clock, 1, [&](int) { kernel.run(env, &args, 0, kernel.items(env, &args), scratch); }));
     }
     std::sort(times.begin(), times.end());
     return times[times.size() / 2];
@@ -173,7 +179,8 @@ int main(int argc, char** argv) {
   std::memset(work.get(), 0x3c, std::size_t{kRowsMax} * kSize * 8);
   print_machine(clock, weights.get());
   const Bench bench{clock, weights.get(), work.get(), scratch.get()};
-  constexpr std::array kFormats = {WeightFormat::kPanelBF16, WeightFormat::kPanelF8, WeightFormat::kPanelF32};
+  constexpr std::array kFormats = {
+      WeightFormat::kPanelBF16, WeightFormat::kPanelF8, WeightFormat::kPanelF32};
   constexpr std::array<const char*, 3> kFormatNames = {"bf16", "f8", "f32"};
   for (const KernelSet* set : cpu_kernel_sets()) {
     if (!set->available() || (!only.empty() && set->name != only)) {
@@ -186,8 +193,12 @@ int main(int argc, char** argv) {
           continue;
         }
         const double time = bench.run(*set, kFormats[f], rows, slow ? 2 : rows >= 64 ? 9 : 60);
-        std::printf("%-12.*s %-4s rows %3u: %8.0f us, %6.1f GB/s, %7.1f GFLOP/s\n", static_cast<int>(set->name.size()),
-                    set->name.data(), kFormatNames[f], rows, time * 1e6,
+        std::printf("%-12.*s %-4s rows %3u: %8.0f us, %6.1f GB/s, %7.1f GFLOP/s\n",
+                    static_cast<int>(set->name.size()),
+                    set->name.data(),
+                    kFormatNames[f],
+                    rows,
+                    time * 1e6,
                     static_cast<double>(packed_bytes(kFormats[f], kSize, kSize)) / time * 1e-9,
                     2.0 * rows * kSize * kSize / time * 1e-9);
         std::fflush(stdout);
@@ -196,8 +207,11 @@ int main(int argc, char** argv) {
   }
   for (const Activation activation : {Activation::kBF16, Activation::kF32}) {
     const KernelChoice choice = choose_kernel_set(activation, clock);
-    std::printf("%s activations: %.*s (%s)\n", activation == Activation::kBF16 ? "bf16" : "fp32",
-                static_cast<int>(choice.set->name.size()), choice.set->name.data(), choice.why.c_str());
+    std::printf("%s activations: %.*s (%s)\n",
+                activation == Activation::kBF16 ? "bf16" : "fp32",
+                static_cast<int>(choice.set->name.size()),
+                choice.set->name.data(),
+                choice.why.c_str());
   }
   return 0;
 }

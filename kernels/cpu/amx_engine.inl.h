@@ -1,6 +1,7 @@
-// The matrix engine of tile registers (AMX, TDPBF16PS): up to 32 rows x 2 panels at a time, 32 inputs an instruction. Inputs
-// are copied into dense 16 x 32 tiles first: rows a power of two apart would all fall into one set of the cache. Written over
-// a policy with the six instructions, so that all but those runs in tests on any processor.
+// The matrix engine of tile registers (AMX, TDPBF16PS): up to 32 rows x 2 panels at a time, 32
+// inputs an instruction. Inputs are copied into dense 16 x 32 tiles first: rows a power of two
+// apart would all fall into one set of the cache. Written over a policy with the six instructions,
+// so that all but those runs in tests on any processor.
 //
 // TE-1: a sum takes its groups of 32 inputs ascending; rows of a tile do not see each other.
 #pragma once
@@ -19,12 +20,14 @@ struct alignas(64) TileShape {
 };
 static_assert(sizeof(TileShape) == 64);
 
-// Policy: configure(TileShape), release(), zero<t>(), load<t>(from, stride), store<t>(to, stride), dot<sum, x, w>().
-// Tiles: 0, 1 sums of the first 16 rows by two panels; 2, 3 of the next 16; 4, 5 inputs; 6, 7 weights.
+// Policy: configure(TileShape), release(), zero<t>(), load<t>(from, stride), store<t>(to, stride),
+// dot<sum, x, w>(). Tiles: 0, 1 sums of the first 16 rows by two panels; 2, 3 of the next 16; 4, 5
+// inputs; 6, 7 weights.
 template <class Policy>
 struct TileEngine {
   using X = bf16;
   static constexpr std::uint32_t kRows = 32;
+  static constexpr std::uint32_t kF8Rows = 0;
   static constexpr std::uint32_t kPad = 0;
 
   TileEngine() = default;
@@ -32,7 +35,12 @@ struct TileEngine {
   TileEngine& operator=(const TileEngine&) = delete;
   ~TileEngine() { policy_.release(); }
 
-  static void put_row(bf16* x, std::uint32_t stride, std::uint32_t row, const bf16* from, std::uint32_t count, std::uint32_t padded) {
+  static void put_row(bf16* x,
+                      std::uint32_t stride,
+                      std::uint32_t row,
+                      const bf16* from,
+                      std::uint32_t count,
+                      std::uint32_t padded) {
     bf16* to = x + std::size_t{row / 16} * 16 * stride + row % 16 * kTileInputs;
     for (std::uint32_t input = 0; input < padded; input += kTileInputs, to += 16 * kTileInputs) {
       const std::uint32_t left = count - input;
@@ -42,7 +50,9 @@ struct TileEngine {
     }
   }
 
-  static const bf16* at_input(const bf16* x, std::uint32_t input) { return x + std::size_t{input} * 16; }
+  static const bf16* at_input(const bf16* x, std::uint32_t input) {
+    return x + std::size_t{input} * 16;
+  }
 
   void run(const Block<bf16, bf16>& block) {
     configure(block.rows);
@@ -69,7 +79,9 @@ struct TileEngine {
     TileShape shape;
     for (int tile = 0; tile < 8; ++tile) {
       shape.row_bytes[tile] = kLineBytes;
-      shape.rows[tile] = tile >= 6 ? std::uint8_t{16} : (tile == 2 || tile == 3 || tile == 5) ? lower : upper;
+      shape.rows[tile] = tile >= 6                               ? std::uint8_t{16}
+                         : (tile == 2 || tile == 3 || tile == 5) ? lower
+                                                                 : upper;
     }
     policy_.configure(shape);
   }
@@ -81,7 +93,8 @@ struct TileEngine {
     const bf16* w = block.weights + panel * block.panel_stride;
     const bf16* w_second = w + block.panel_stride;
     start<kLower, kSecond>(block, panel);
-    const std::uint32_t steps = (block.pairs + 15) / 16;  // inputs and weights are padded with zeros
+    const std::uint32_t steps =
+        (block.pairs + 15) / 16;  // inputs and weights are padded with zeros
     for (std::uint32_t step = 0; step < steps; ++step) {
       const std::size_t at = std::size_t{step} * 16 * kTileInputs;
       policy_.template load<4>(x + at, kLineBytes);

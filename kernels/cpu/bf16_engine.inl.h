@@ -1,5 +1,6 @@
-// The matrix engine of pair instructions (VDPBF16PS): bf16 inputs times bf16 panels, two inputs an instruction, fp32 sums.
-// Written over a policy with the few instructions, so that all but those runs in tests on any processor.
+// The matrix engine of pair instructions (VDPBF16PS): bf16 inputs times bf16 panels, two inputs an
+// instruction, fp32 sums. Written over a policy with the few instructions, so that all but those
+// runs in tests on any processor.
 //
 // BE-1: a sum takes its pairs ascending, whatever the tile's shape.
 #pragma once
@@ -8,15 +9,22 @@
 
 namespace troupe::cpu::TROUPE_ISA {
 
-// Policy: types Sum, Weights, Inputs; zero(), load(const float*), store(float*, Sum), weights(const bf16* line of 16 pairs),
-// pair(const bf16*) (the same two inputs for all outputs), dot(Sum, Weights, Inputs) -> Sum.
+// Policy: types Sum, Weights, Inputs; zero(), load(const float*), store(float*, Sum), weights(const
+// bf16* line of 16 pairs), pair(const bf16*) (the same two inputs for all outputs), dot(Sum,
+// Weights, Inputs) -> Sum.
 template <class Policy>
 struct PairEngine {
   using X = bf16;
   static constexpr std::uint32_t kRows = 6;
+  static constexpr std::uint32_t kF8Rows = 0;
   static constexpr std::uint32_t kPad = 32;
 
-  static void put_row(bf16* x, std::uint32_t stride, std::uint32_t row, const bf16* from, std::uint32_t count, std::uint32_t padded) {
+  static void put_row(bf16* x,
+                      std::uint32_t stride,
+                      std::uint32_t row,
+                      const bf16* from,
+                      std::uint32_t count,
+                      std::uint32_t padded) {
     bf16* to = x + std::size_t{row} * stride;
     __builtin_memcpy(to, from, count * sizeof(bf16));
     __builtin_memset(to + count, 0, (padded - count) * sizeof(bf16));
@@ -79,7 +87,8 @@ struct PairEngine {
       }
 #pragma GCC unroll 8
       for (int r = 0; r < kTileRows; ++r) {
-        const typename Policy::Inputs inputs = Policy::pair(x + static_cast<std::size_t>(r) * block.x_stride);
+        const typename Policy::Inputs inputs =
+            Policy::pair(x + static_cast<std::size_t>(r) * block.x_stride);
 #pragma GCC unroll 4
         for (int p = 0; p < kPanels; ++p) {
           sum[r][p] = Policy::dot(sum[r][p], line[p], inputs);

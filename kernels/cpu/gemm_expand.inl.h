@@ -1,9 +1,15 @@
-// Expansion of F8 panels to bf16 panels, exact for every code, so that one engine serves both formats.
+// Expansion of F8 panels to bf16, exact for every code, so that one engine serves both formats: a
+// span at a time into scratch, or line by line in registers, which is faster where a line serves
+// one row only.
 #pragma once
 
 #include "kernels/cpu/vec.h"
 
 namespace troupe::cpu::TROUPE_ISA {
+
+struct F8 {  // an element of an F8 panel
+  std::uint8_t code;
+};
 
 #if defined(TROUPE_VEC_SCALAR)
 
@@ -30,30 +36,64 @@ inline void expand_f8(const std::uint8_t* from, bf16* to, std::size_t count) {
 
 #else
 
-// Both bytes of 32 bf16 by table: the upper byte of a normal number is sign | 60 + the upper three bits of the exponent, the
-// lower byte is the code's lower half moved up. Codes without an exponent and NaN are rare and mended behind a branch.
+// Both bytes of 32 bf16 by table: the upper byte of a normal number is sign | 60 + the upper three
+// bits of the exponent, the lower byte is the code's lower half moved up. Codes without an exponent
+// and NaN are rare and mended behind a branch.
 TROUPE_LANE void mend_f8(__m256i code, __m256i small, __m256i nan, __m256i& upper, __m256i& lower) {
   const __m256i small_upper = _mm256_broadcastsi128_si256(
       _mm_setr_epi8(0, 0x3b, 0x3b, 0x3b, 0x3c, 0x3c, 0x3c, 0x3c, 0, 0, 0, 0, 0, 0, 0, 0));
-  const __m256i small_lower = _mm256_broadcastsi128_si256(
-      _mm_setr_epi8(0, 0, static_cast<char>(0x80), static_cast<char>(0xc0), 0, 0x20, 0x40, 0x60, 0, 0, 0, 0, 0, 0, 0, 0));
+  const __m256i small_lower = _mm256_broadcastsi128_si256(_mm_setr_epi8(0,
+                                                                        0,
+                                                                        static_cast<char>(0x80),
+                                                                        static_cast<char>(0xc0),
+                                                                        0,
+                                                                        0x20,
+                                                                        0x40,
+                                                                        0x60,
+                                                                        0,
+                                                                        0,
+                                                                        0,
+                                                                        0,
+                                                                        0,
+                                                                        0,
+                                                                        0,
+                                                                        0));
   const __m256i mantissa = _mm256_and_si256(code, _mm256_set1_epi8(7));
   const __m256i sign = _mm256_and_si256(code, _mm256_set1_epi8(static_cast<char>(0x80)));
-  upper = _mm256_blendv_epi8(upper, _mm256_or_si256(sign, _mm256_shuffle_epi8(small_upper, mantissa)), small);
+  upper = _mm256_blendv_epi8(
+      upper, _mm256_or_si256(sign, _mm256_shuffle_epi8(small_upper, mantissa)), small);
   lower = _mm256_blendv_epi8(lower, _mm256_shuffle_epi8(small_lower, mantissa), small);
   upper = _mm256_blendv_epi8(upper, _mm256_or_si256(sign, _mm256_set1_epi8(0x7f)), nan);
   lower = _mm256_blendv_epi8(lower, _mm256_set1_epi8(static_cast<char>(0xc0)), nan);
 }
 
-TROUPE_LANE void expand_f8_32(const std::uint8_t* from, bf16* to) {
-  const __m256i uppers = _mm256_broadcastsi128_si256(_mm_setr_epi8(
-      0x3c, 0x3d, 0x3e, 0x3f, 0x40, 0x41, 0x42, 0x43, static_cast<char>(0xbc), static_cast<char>(0xbd),
-      static_cast<char>(0xbe), static_cast<char>(0xbf), static_cast<char>(0xc0), static_cast<char>(0xc1),
-      static_cast<char>(0xc2), static_cast<char>(0xc3)));
-  const __m256i code = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+// 32 codes: the first and the second 16 as bf16.
+struct F8Line {
+  __m256i first, second;
+};
+
+TROUPE_LANE F8Line expand_f8_line(const void* from) {
+  const __m256i uppers = _mm256_broadcastsi128_si256(_mm_setr_epi8(0x3c,
+                                                                   0x3d,
+                                                                   0x3e,
+                                                                   0x3f,
+                                                                   0x40,
+                                                                   0x41,
+                                                                   0x42,
+                                                                   0x43,
+                                                                   static_cast<char>(0xbc),
+                                                                   static_cast<char>(0xbd),
+                                                                   static_cast<char>(0xbe),
+                                                                   static_cast<char>(0xbf),
+                                                                   static_cast<char>(0xc0),
+                                                                   static_cast<char>(0xc1),
+                                                                   static_cast<char>(0xc2),
+                                                                   static_cast<char>(0xc3)));
+  const __m256i code = _mm256_loadu_si256(static_cast<const __m256i*>(from));
   const __m256i nibble = _mm256_and_si256(_mm256_srli_epi16(code, 4), _mm256_set1_epi8(15));
   __m256i upper = _mm256_shuffle_epi8(uppers, nibble);
-  __m256i lower = _mm256_and_si256(_mm256_slli_epi16(code, 4), _mm256_set1_epi8(static_cast<char>(0xf0)));
+  __m256i lower =
+      _mm256_and_si256(_mm256_slli_epi16(code, 4), _mm256_set1_epi8(static_cast<char>(0xf0)));
   const __m256i magnitude = _mm256_and_si256(code, _mm256_set1_epi8(0x7f));
   const __m256i small = _mm256_cmpgt_epi8(_mm256_set1_epi8(8), magnitude);
   const __m256i nan = _mm256_cmpeq_epi8(magnitude, _mm256_set1_epi8(0x7f));
@@ -61,18 +101,18 @@ TROUPE_LANE void expand_f8_32(const std::uint8_t* from, bf16* to) {
   if (_mm256_testz_si256(special, special) == 0) [[unlikely]] {
     mend_f8(code, small, nan, upper, lower);
   }
-  const __m256i first = _mm256_unpacklo_epi8(lower, upper);   // elements 0..7 and 16..23
-  const __m256i second = _mm256_unpackhi_epi8(lower, upper);  // elements 8..15 and 24..31
-  auto* out = reinterpret_cast<__m256i*>(to);
-  _mm256_storeu_si256(out, _mm256_permute2x128_si256(first, second, 0x20));
-  _mm256_storeu_si256(out + 1, _mm256_permute2x128_si256(first, second, 0x31));
+  const __m256i low = _mm256_unpacklo_epi8(lower, upper);   // elements 0..7 and 16..23
+  const __m256i high = _mm256_unpackhi_epi8(lower, upper);  // elements 8..15 and 24..31
+  return {_mm256_permute2x128_si256(low, high, 0x20), _mm256_permute2x128_si256(low, high, 0x31)};
 }
 
 // count: a multiple of 32.
 inline void expand_f8(const std::uint8_t* from, bf16* to, std::size_t count) {
   for (std::size_t i = 0; i < count; i += 32) {
-    __builtin_prefetch(from + i + 1024);
-    expand_f8_32(from + i, to + i);
+    __builtin_prefetch(from + count + i);  // the next span: it arrives while this one is multiplied
+    const F8Line line = expand_f8_line(from + i);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), line.first);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i + 16), line.second);
   }
 }
 

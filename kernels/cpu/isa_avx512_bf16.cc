@@ -2,8 +2,8 @@
 #define TROUPE_ISA avx512_bf16
 #define TROUPE_VEC_AVX512
 
-#include "kernels/cpu/isa_set.inl.h"
 #include "kernels/cpu/bf16_engine.inl.h"
+#include "kernels/cpu/isa_set.inl.h"
 
 namespace troupe::cpu::avx512_bf16 {
 namespace {
@@ -29,6 +29,7 @@ struct Hardware {
 
 }  // namespace
 
-extern constinit const KernelSet kSet = make_bf16_set<PairEngine<Hardware>>("avx512-bf16", has_avx512_bf16);
+extern constinit const KernelSet kSet =
+    make_bf16_set<PairEngine<Hardware>>("avx512-bf16", has_avx512_bf16);
 
 }  // namespace troupe::cpu::avx512_bf16

@@ -1,5 +1,5 @@
-// Builds the table of a kernel set at compile time (kernel_set.h, KS-1). Included by the isa_*.cc files, which say for which
-// instruction set.
+// Builds the table of a kernel set at compile time (kernel_set.h, KS-1). Included by the isa_*.cc
+// files, which say for which instruction set.
 #pragma once
 
 #include "kernels/cpu/gemm.inl.h"
@@ -18,7 +18,8 @@ consteval KernelSet make_fma_set(const char* name, bool (*available)()) {
   return set;
 }
 
-// Engine multiplies bf16 panels, and F8 panels once expanded; fp32 panels are left to the FmaEngine, fp32 inputs to other sets.
+// Engine multiplies bf16 panels, and F8 panels once expanded; fp32 panels are left to the
+// FmaEngine, fp32 inputs to other sets.
 template <class Engine>
 consteval KernelSet make_bf16_set(const char* name, bool (*available)()) {
   KernelSet set;

@@ -1,11 +1,12 @@
-// Packing of weights into panels (kernels/ops.h): a transpose of 16 rows at the grain of two inputs, so that the vector that a
-// kernel loads holds 16 outputs. Done once per tensor or expert while loading, bound by memory.
+// Packing of weights into panels (kernels/ops.h): a transpose of 16 rows at the grain of two
+// inputs, so that the vector that a kernel loads holds 16 outputs. Done once per tensor or expert
+// while loading, bound by memory.
+#include "kernels/ops.h"
+#include "runtime/base/error.h"
+
 #include <array>
 #include <bit>
 #include <cstring>
-
-#include "kernels/ops.h"
-#include "runtime/base/error.h"
 
 namespace troupe {
 namespace {
@@ -33,8 +34,9 @@ PanelRows rows_of_panel(const PackSource& source, std::uint32_t panel) {
   return rows;
 }
 
-// One panel of the same element: Pair is an unsigned integer as wide as two elements. Walks 16 pairs of a row at a time, so
-// that the 16 streams are read by whole cache lines and the written block stays in the first-level cache.
+// One panel of the same element: Pair is an unsigned integer as wide as two elements. Walks 16
+// pairs of a row at a time, so that the 16 streams are read by whole cache lines and the written
+// block stays in the first-level cache.
 template <class Pair>
 void copy_panel(const PanelRows& rows, std::uint32_t columns, std::byte* out) {
   constexpr std::size_t kBlockBytes = kBlockPairs * kPanelOutputs * sizeof(Pair);
@@ -47,7 +49,9 @@ void copy_panel(const PanelRows& rows, std::uint32_t columns, std::byte* out) {
       if (rows[lane] != nullptr && whole) {
         std::memcpy(pairs.data(), rows[lane] + begin * sizeof(Pair) / 2, sizeof pairs);
       } else if (rows[lane] != nullptr) {
-        std::memcpy(pairs.data(), rows[lane] + begin * sizeof(Pair) / 2, (columns - begin) * sizeof(Pair) / 2);
+        std::memcpy(pairs.data(),
+                    rows[lane] + begin * sizeof(Pair) / 2,
+                    (columns - begin) * sizeof(Pair) / 2);
       }
       std::byte* to = out + lane * sizeof(Pair);
       for (std::uint32_t pair = 0; pair < kBlockPairs; ++pair, to += kPanelOutputs * sizeof(Pair)) {
@@ -79,9 +83,10 @@ void pack_scales(const PackSource& source, std::uint32_t panel, float* out) {
       float scale = 0;
       if (row < source.rows) {
         const std::size_t scale_row = stored_row(source, row) / kScaleInputs;
-        scale = source.scale == nullptr
-                    ? 1.0F
-                    : load_as_f32(source.scale, source.scale_dtype, scale_row * source.scale_columns + block);
+        scale = source.scale == nullptr ? 1.0F
+                                        : load_as_f32(source.scale,
+                                                      source.scale_dtype,
+                                                      scale_row * source.scale_columns + block);
       }
       out[std::size_t{block} * kPanelOutputs + lane] = scale;
     }
@@ -109,7 +114,8 @@ std::uint64_t packed_bytes(WeightFormat format, std::uint64_t outputs, std::uint
 }
 
 std::uint64_t packed_scale_bytes(std::uint64_t outputs, std::uint64_t inputs) {
-  return panel_count(outputs) * ((inputs + kScaleInputs - 1) / kScaleInputs) * kPanelOutputs * sizeof(float);
+  return panel_count(outputs) * ((inputs + kScaleInputs - 1) / kScaleInputs) * kPanelOutputs *
+         sizeof(float);
 }
 
 void pack_panels(const PackSource& source,
@@ -121,9 +127,11 @@ void pack_panels(const PackSource& source,
   TROUPE_CHECK(format == panel_format(source.dtype) ||
                    (format == WeightFormat::kPanelF32 && source.dtype == DType::kBF16),
                "the panel format must hold the stored type exactly");
-  TROUPE_CHECK((format == WeightFormat::kPanelF8) == (scales != nullptr), "F8 panels, and only they, have scales");
+  TROUPE_CHECK((format == WeightFormat::kPanelF8) == (scales != nullptr),
+               "F8 panels, and only they, have scales");
   const std::uint64_t panel_bytes = packed_bytes(format, kPanelOutputs, source.columns);
-  const std::uint64_t panel_scales = packed_scale_bytes(kPanelOutputs, source.columns) / sizeof(float);
+  const std::uint64_t panel_scales =
+      packed_scale_bytes(kPanelOutputs, source.columns) / sizeof(float);
   const auto panels = static_cast<std::uint32_t>(panel_count(source.rows));
   for (std::uint32_t panel = 0; panel < panels; ++panel) {
     const std::uint64_t target = first_panel + std::uint64_t{panel} * panel_step;

@@ -3,22 +3,27 @@
 
 #include "tests/kernels/bf16_emulation.h"
 
-#include <array>
-#include <cmath>
-#include <cstring>
-
 #include "kernels/cpu/amx_engine.inl.h"
 #include "kernels/cpu/bf16_engine.inl.h"
 #include "kernels/cpu/gemm.inl.h"
 #include "runtime/base/error.h"
 
+#include <array>
+#include <cmath>
+#include <cstring>
+
 namespace troupe::cpu::emulation {
 namespace {
 
-// Both instructions ignore MXCSR: round to nearest even, subnormal operands count as zero, subnormal results become zero.
-float flushed(float value) { return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0F, value) : value; }
+// Both instructions ignore MXCSR: round to nearest even, subnormal operands count as zero,
+// subnormal results become zero.
+float flushed(float value) {
+  return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0F, value) : value;
+}
 
-float flushing_fma(float a, float b, float c) { return flushed(std::fma(flushed(a), flushed(b), flushed(c))); }
+float flushing_fma(float a, float b, float c) {
+  return flushed(std::fma(flushed(a), flushed(b), flushed(c)));
+}
 
 // VDPBF16PS: per lane two fused steps, the odd input first.
 struct Pairs {
@@ -34,7 +39,9 @@ struct Pairs {
     std::memcpy(sum.lane.data(), from, sizeof sum.lane);
     return sum;
   }
-  static void store(float* to, const Sum& sum) { std::memcpy(to, sum.lane.data(), sizeof sum.lane); }
+  static void store(float* to, const Sum& sum) {
+    std::memcpy(to, sum.lane.data(), sizeof sum.lane);
+  }
   static Weights weights(const bf16* line) {
     Weights result;
     std::memcpy(result.data(), line, sizeof result);
@@ -50,7 +57,8 @@ struct Pairs {
   }
 };
 
-// TDPBF16PS: per output two chains from zero over the even and the odd inputs of the tile, then (even + odd) onto the sum.
+// TDPBF16PS: per output two chains from zero over the even and the odd inputs of the tile, then
+// (even + odd) onto the sum.
 class Tiles {
  public:
   void configure(const TileShape& shape) {
@@ -70,14 +78,18 @@ class Tiles {
     check<kTile>();
     tiles_[kTile] = {};
     for (std::size_t row = 0; row < shape_.rows[kTile]; ++row) {
-      std::memcpy(tiles_[kTile][row].data(), static_cast<const std::byte*>(from) + row * stride_bytes, shape_.row_bytes[kTile]);
+      std::memcpy(tiles_[kTile][row].data(),
+                  static_cast<const std::byte*>(from) + row * stride_bytes,
+                  shape_.row_bytes[kTile]);
     }
   }
   template <int kTile>
   void store(void* to, std::size_t stride_bytes) {
     check<kTile>();
     for (std::size_t row = 0; row < shape_.rows[kTile]; ++row) {
-      std::memcpy(static_cast<std::byte*>(to) + row * stride_bytes, tiles_[kTile][row].data(), shape_.row_bytes[kTile]);
+      std::memcpy(static_cast<std::byte*>(to) + row * stride_bytes,
+                  tiles_[kTile][row].data(),
+                  shape_.row_bytes[kTile]);
     }
   }
   template <int kSum, int kX, int kW>
@@ -85,8 +97,10 @@ class Tiles {
     check<kSum>();
     check<kX>();
     check<kW>();
-    TROUPE_CHECK(shape_.rows[kSum] == shape_.rows[kX], "a tile product needs as many rows of sums as of inputs");
-    TROUPE_CHECK(shape_.rows[kW] * 4 == shape_.row_bytes[kX], "a tile product needs a row of weights per pair of inputs");
+    TROUPE_CHECK(shape_.rows[kSum] == shape_.rows[kX],
+                 "a tile product needs as many rows of sums as of inputs");
+    TROUPE_CHECK(shape_.rows[kW] * 4 == shape_.row_bytes[kX],
+                 "a tile product needs a row of weights per pair of inputs");
     for (std::size_t row = 0; row < shape_.rows[kSum]; ++row) {
       for (std::size_t output = 0; output < 16; ++output) {
         float even = 0;
@@ -140,7 +154,11 @@ constexpr KernelSet kTiles = make_set<TileEngine<Tiles>>("emulated-tiles");
 
 namespace troupe::testing {
 
-const KernelSet& emulated_pair_set() { return cpu::emulation::kPairs; }
-const KernelSet& emulated_tile_set() { return cpu::emulation::kTiles; }
+const KernelSet& emulated_pair_set() {
+  return cpu::emulation::kPairs;
+}
+const KernelSet& emulated_tile_set() {
+  return cpu::emulation::kTiles;
+}
 
 }  // namespace troupe::testing

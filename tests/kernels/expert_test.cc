@@ -1,10 +1,11 @@
-// kExpertSwiglu and kExpertDown: each entry gets the bits that kLinear gives its row with its expert's weights.
+// kExpertSwiglu and kExpertDown: each entry gets the bits that kLinear gives its row with its
+// expert's weights.
+#include "tests/kernels/gemm_support.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
-
-#include "tests/kernels/gemm_support.h"
 
 namespace troupe::testing {
 namespace {
@@ -18,7 +19,9 @@ constexpr std::uint32_t kTopK = 3;
 class Mixture final {
  public:
   Mixture(DType type, const std::vector<std::uint32_t>& ids)
-      : memory_(std::size_t{8} << 20), rows_(static_cast<std::uint32_t>(ids.size() / kTopK)), ids_(ids) {
+      : memory_(std::size_t{8} << 20),
+        rows_(static_cast<std::uint32_t>(ids.size() / kTopK)),
+        ids_(ids) {
     Rng rng(11);
     pack(type, rng);
     const Matrix x = random_matrix(rows_, kHidden, DType::kBF16, rng);
@@ -39,8 +42,18 @@ class Mixture final {
   [[nodiscard]] std::size_t entry_count() const { return ids_.size(); }
 
   void run(const KernelSet& set) {
-    run_backwards(set, KernelId::kExpertSwiglu, Activation::kBF16, memory_.env(step_), &swiglu_, memory_.scratch());
-    run_backwards(set, KernelId::kExpertDown, Activation::kBF16, memory_.env(step_), &down_, memory_.scratch());
+    run_backwards(set,
+                  KernelId::kExpertSwiglu,
+                  Activation::kBF16,
+                  memory_.env(step_),
+                  &swiglu_,
+                  memory_.scratch());
+    run_backwards(set,
+                  KernelId::kExpertDown,
+                  Activation::kBF16,
+                  memory_.env(step_),
+                  &down_,
+                  memory_.scratch());
   }
   std::vector<bf16> swiglu() { return memory_.get<bf16>(swiglu_.out, entry_count() * kInner); }
   std::vector<bf16> down() { return memory_.get<bf16>(down_.out, entry_count() * kHidden); }
@@ -53,8 +66,11 @@ class Mixture final {
       args.x = swiglu_.x;
       args.x.offset += std::size_t{entry / kTopK} * kHidden * sizeof(bf16);
       args.inputs = kHidden;
-      args.parts[0] = {.weight = expert(swiglu_.weight, swiglu_.expert_bytes, swiglu_.scale_bytes, ids_[entry]),
-                       .outputs = kInner, .out_stride = kInner, .epilogue = Epilogue::kSwiglu};
+      args.parts[0] = {
+          .weight = expert(swiglu_.weight, swiglu_.expert_bytes, swiglu_.scale_bytes, ids_[entry]),
+          .outputs = kInner,
+          .out_stride = kInner,
+          .epilogue = Epilogue::kSwiglu};
       append(set, args, all);
     }
     return all;
@@ -66,8 +82,10 @@ class Mixture final {
       args.x = down_.x;
       args.x.offset += std::size_t{entry} * kInner * sizeof(bf16);
       args.inputs = kInner;
-      args.parts[0] = {.weight = expert(down_.weight, down_.expert_bytes, down_.scale_bytes, ids_[entry]),
-                       .outputs = kHidden, .out_stride = kHidden};
+      args.parts[0] = {
+          .weight = expert(down_.weight, down_.expert_bytes, down_.scale_bytes, ids_[entry]),
+          .outputs = kHidden,
+          .out_stride = kHidden};
       append(set, args, all);
     }
     return all;
@@ -115,7 +133,10 @@ class Mixture final {
     swiglu_.top_k = down_.top_k = kTopK;
   }
 
-  static Weight expert(Weight weight, std::uint64_t bytes, std::uint64_t scale_bytes, std::uint32_t index) {
+  static Weight expert(Weight weight,
+                       std::uint64_t bytes,
+                       std::uint64_t scale_bytes,
+                       std::uint32_t index) {
     weight.data.offset += bytes * index;
     weight.scales.offset += scale_bytes * index;
     return weight;
@@ -128,7 +149,8 @@ class Mixture final {
     const std::vector<StepRow> rows(1);
     StepTable step;
     step.rows = rows;
-    run_kernel(set, KernelId::kLinear, Activation::kBF16, memory_.env(step), &args, memory_.scratch());
+    run_kernel(
+        set, KernelId::kLinear, Activation::kBF16, memory_.env(step), &args, memory_.scratch());
     const auto row = memory_.get<bf16>(args.parts[0].out, args.parts[0].outputs);
     all.insert(all.end(), row.begin(), row.end());
   }
@@ -159,9 +181,11 @@ class ExpertProduct : public ::testing::TestWithParam<const char*> {
   const KernelSet* set_ = nullptr;
 };
 
-INSTANTIATE_TEST_SUITE_P(Sets, ExpertProduct,
-                         ::testing::Values("scalar", "avx2", "avx512", "avx512-bf16", "amx-bf16", "emulated-pairs",
-                                           "emulated-tiles"));
+INSTANTIATE_TEST_SUITE_P(
+    Sets,
+    ExpertProduct,
+    ::testing::Values(
+        "scalar", "avx2", "avx512", "avx512-bf16", "amx-bf16", "emulated-pairs", "emulated-tiles"));
 
 TEST_P(ExpertProduct, GivesEachEntryTheBitsOfItsRowAlone) {
   std::vector<std::uint32_t> ids;
@@ -178,7 +202,9 @@ TEST_P(ExpertProduct, GivesEachEntryTheBitsOfItsRowAlone) {
   }
 }
 
-TEST_P(ExpertProduct, ServesOneRow) { expect_linear(DType::kBF16, {8, 0, 3}); }
+TEST_P(ExpertProduct, ServesOneRow) {
+  expect_linear(DType::kBF16, {8, 0, 3});
+}
 
 // Not what a router does, but the largest group there can be.
 TEST_P(ExpertProduct, ServesAllRowsOnOneExpert) {

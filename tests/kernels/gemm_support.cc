@@ -1,11 +1,11 @@
 #include "tests/kernels/gemm_support.h"
 
+#include "runtime/base/error.h"
+#include "tests/kernels/bf16_emulation.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-
-#include "runtime/base/error.h"
-#include "tests/kernels/bf16_emulation.h"
 
 namespace troupe::testing {
 namespace {
@@ -23,7 +23,8 @@ std::uint16_t f16_bits(float value) {  // of a number that fp16 holds exactly
     return static_cast<std::uint16_t>(bits >> 16);
   }
   const std::uint32_t exponent = ((bits >> 23) & 0xffU) - 112U;
-  return static_cast<std::uint16_t>(((bits >> 16) & 0x8000U) | (exponent << 10) | ((bits >> 13) & 0x3ffU));
+  return static_cast<std::uint16_t>(((bits >> 16) & 0x8000U) | (exponent << 10) |
+                                    ((bits >> 13) & 0x3ffU));
 }
 
 }  // namespace
@@ -43,7 +44,8 @@ const KernelSet& matrix_set(std::string_view name) {
 Memory::Memory(std::size_t bytes_max)
     : bytes_(bytes_max + 64, std::byte{0xa5}), scratch_bytes_(kScratchBytes + 64, std::byte{0xff}) {
   base_ = aligned(bytes_);
-  scratch_ = aligned(scratch_bytes_);  // 0xff..: NaN in every type, so that a kernel that trusts old scratch is found
+  scratch_ = aligned(scratch_bytes_);  // 0xff..: NaN in every type, so that a kernel that trusts
+                                       // old scratch is found
 }
 
 Ref Memory::allocate(std::size_t bytes) {
@@ -64,7 +66,8 @@ double Matrix::scaled(std::uint32_t row, std::uint32_t column) const {
   if (dtype != DType::kF8E4M3) {
     return value(row, column);
   }
-  return value(row, column) * scales[std::size_t{row} / 128 * ((columns + 127) / 128) + column / 128];
+  return value(row, column) *
+         scales[std::size_t{row} / 128 * ((columns + 127) / 128) + column / 128];
 }
 
 Matrix random_matrix(std::uint32_t rows, std::uint32_t columns, DType dtype, Rng& rng) {
@@ -79,10 +82,12 @@ Matrix random_matrix(std::uint32_t rows, std::uint32_t columns, DType dtype, Rng
       const bf16 bits = f32_to_bf16(number);
       std::memcpy(to, &bits, sizeof bits);
     } else if (dtype == DType::kF16) {
-      const std::uint16_t bits = f16_bits(static_cast<float>(static_cast<int>(number * 1024)) / 1024);
+      const std::uint16_t bits =
+          f16_bits(static_cast<float>(static_cast<int>(number * 1024)) / 1024);
       std::memcpy(to, &bits, sizeof bits);
     } else if (dtype == DType::kF8E4M3) {
-      *to = static_cast<std::byte>(rng.below(2) * 128 + rng.below(57));  // up to 1.0, subnormal codes among them
+      *to = static_cast<std::byte>(rng.below(2) * 128 +
+                                   rng.below(57));  // up to 1.0, subnormal codes among them
     } else {
       std::memcpy(to, &number, sizeof number);
     }
@@ -98,7 +103,10 @@ Matrix random_matrix(std::uint32_t rows, std::uint32_t columns, DType dtype, Rng
 }
 
 PackSource source_of(const Matrix& matrix) {
-  PackSource source{.data = matrix.bytes.data(), .dtype = matrix.dtype, .rows = matrix.rows, .columns = matrix.columns};
+  PackSource source{.data = matrix.bytes.data(),
+                    .dtype = matrix.dtype,
+                    .rows = matrix.rows,
+                    .columns = matrix.columns};
   if (!matrix.scales.empty()) {
     source.scale = reinterpret_cast<const std::byte*>(matrix.scales.data());
     source.scale_columns = (matrix.columns + 127) / 128;
@@ -119,8 +127,11 @@ Weight pack_some(const std::vector<const Matrix*>& matrices, Memory& memory) {
     weight.scales = memory.allocate(packed_scale_bytes(outputs, first.columns));
   }
   for (std::uint32_t i = 0; i < matrices.size(); ++i) {
-    pack_panels(source_of(*matrices[i]), format, memory.at<std::byte>(weight.data),
-                weight.scales.empty() ? nullptr : memory.at<float>(weight.scales), i,
+    pack_panels(source_of(*matrices[i]),
+                format,
+                memory.at<std::byte>(weight.data),
+                weight.scales.empty() ? nullptr : memory.at<float>(weight.scales),
+                i,
                 static_cast<std::uint32_t>(matrices.size()));
   }
   return weight;
@@ -128,8 +139,12 @@ Weight pack_some(const std::vector<const Matrix*>& matrices, Memory& memory) {
 
 }  // namespace
 
-Weight pack_weight(const Matrix& matrix, Memory& memory) { return pack_some({&matrix}, memory); }
-Weight pack_pair(const Matrix& gate, const Matrix& up, Memory& memory) { return pack_some({&gate, &up}, memory); }
+Weight pack_weight(const Matrix& matrix, Memory& memory) {
+  return pack_some({&matrix}, memory);
+}
+Weight pack_pair(const Matrix& gate, const Matrix& up, Memory& memory) {
+  return pack_some({&gate, &up}, memory);
+}
 
 Exact exact_dot(const Matrix& x, std::uint32_t row, const Matrix& weight, std::uint32_t output) {
   Exact exact;
@@ -139,7 +154,8 @@ Exact exact_dot(const Matrix& x, std::uint32_t row, const Matrix& weight, std::u
     exact.value += product;
     size += std::abs(product);
   }
-  // At most one rounding for each input, two for each scale, and a sum of three per 32 inputs, each relative to at most `size`.
+  // At most one rounding for each input, two for each scale, and a sum of three per 32 inputs, each
+  // relative to at most `size`.
   const double roundings = x.columns + 4.0 * (x.columns / 32.0 + 1);
   exact.bound = roundings * 0x1p-24 * size * 1.01 + 1e-30;
   return exact;
@@ -150,7 +166,8 @@ Exact exact_swiglu(const Exact& gate, const Exact& up) {
   const double silu_bound = 1.1 * gate.bound + 8 * 0x1p-24 * std::abs(silu);  // |silu'| < 1.1
   Exact exact;
   exact.value = silu * up.value;
-  exact.bound = silu_bound * (std::abs(up.value) + up.bound) + std::abs(silu) * up.bound + 0x1p-23 * std::abs(exact.value);
+  exact.bound = silu_bound * (std::abs(up.value) + up.bound) + std::abs(silu) * up.bound +
+                0x1p-23 * std::abs(exact.value);
   return exact;
 }
 
@@ -159,12 +176,22 @@ Exact exact_rounded(const Exact& exact, Activation act) {
   return {exact.value, exact.bound + step * (std::abs(exact.value) + exact.bound) + 1e-38};
 }
 
-void run_kernel(const KernelSet& set, KernelId id, Activation act, const KernelEnv& env, const void* args, std::byte* scratch) {
+void run_kernel(const KernelSet& set,
+                KernelId id,
+                Activation act,
+                const KernelEnv& env,
+                const void* args,
+                std::byte* scratch) {
   const Kernel& kernel = set.kernel(id, act);
   kernel.run(env, args, 0, kernel.items(env, args), scratch);
 }
 
-void run_backwards(const KernelSet& set, KernelId id, Activation act, const KernelEnv& env, const void* args, std::byte* scratch) {
+void run_backwards(const KernelSet& set,
+                   KernelId id,
+                   Activation act,
+                   const KernelEnv& env,
+                   const void* args,
+                   std::byte* scratch) {
   const Kernel& kernel = set.kernel(id, act);
   for (std::uint32_t item = kernel.items(env, args); item > 0; --item) {
     kernel.run(env, args, item - 1, item, scratch);

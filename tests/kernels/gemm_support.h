@@ -1,14 +1,14 @@
-// What the tests of matrix products share: memory addressed by Ref, made-up matrices with their exact values, and a plain sum
-// in double with the bound of its error. One thread, test code only.
+// What the tests of matrix products share: memory addressed by Ref, made-up matrices with their
+// exact values, and a plain sum in double with the bound of its error. One thread, test code only.
 #pragma once
+
+#include "kernels/ops.h"
+#include "runtime/base/sources.h"
 
 #include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
-
-#include "kernels/ops.h"
-#include "runtime/base/sources.h"
 
 namespace troupe::testing {
 
@@ -60,7 +60,10 @@ struct Matrix {
 };
 
 // Entries between -1 and 1 (F8: any finite code of such size), scales between 0.5 and 2.
-[[nodiscard]] Matrix random_matrix(std::uint32_t rows, std::uint32_t columns, DType dtype, Rng& rng);
+[[nodiscard]] Matrix random_matrix(std::uint32_t rows,
+                                   std::uint32_t columns,
+                                   DType dtype,
+                                   Rng& rng);
 [[nodiscard]] PackSource source_of(const Matrix& matrix);
 // As one weight, or gate and up interleaved.
 [[nodiscard]] Weight pack_weight(const Matrix& matrix, Memory& memory);
@@ -71,15 +74,30 @@ struct Exact {
   double bound = 0;  // of an fp32 evaluation in any of the allowed orders
 };
 // Row `row` of x times row `output` of the weight; x is [rows][columns] of exact values.
-[[nodiscard]] Exact exact_dot(const Matrix& x, std::uint32_t row, const Matrix& weight, std::uint32_t output);
+[[nodiscard]] Exact exact_dot(const Matrix& x,
+                              std::uint32_t row,
+                              const Matrix& weight,
+                              std::uint32_t output);
 [[nodiscard]] Exact exact_swiglu(const Exact& gate, const Exact& up);
 // After rounding to the activation type.
 [[nodiscard]] Exact exact_rounded(const Exact& exact, Activation act);
 
 // All items of a kernel in order, or one at a time from the last to the first.
-void run_kernel(const KernelSet& set, KernelId id, Activation act, const KernelEnv& env, const void* args, std::byte* scratch);
-void run_backwards(const KernelSet& set, KernelId id, Activation act, const KernelEnv& env, const void* args, std::byte* scratch);
+void run_kernel(const KernelSet& set,
+                KernelId id,
+                Activation act,
+                const KernelEnv& env,
+                const void* args,
+                std::byte* scratch);
+void run_backwards(const KernelSet& set,
+                   KernelId id,
+                   Activation act,
+                   const KernelEnv& env,
+                   const void* args,
+                   std::byte* scratch);
 
-[[nodiscard]] inline DType dtype_of(Activation act) { return act == Activation::kBF16 ? DType::kBF16 : DType::kF32; }
+[[nodiscard]] inline DType dtype_of(Activation act) {
+  return act == Activation::kBF16 ? DType::kBF16 : DType::kF32;
+}
 
 }  // namespace troupe::testing

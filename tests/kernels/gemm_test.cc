@@ -1,14 +1,15 @@
-// kLinear, kExpertSwiglu and kExpertDown of every kernel set: close to exact sums, and the promises of kernels/ops.h (OP-1,
-// OP-3, OP-4). Sets that this processor lacks are skipped by name; the code of the bf16 sets also runs emulated.
+// kLinear, kExpertSwiglu and kExpertDown of every kernel set: close to exact sums, and the promises
+// of kernels/ops.h (OP-1, OP-3, OP-4). Sets that this processor lacks are skipped by name; the code
+// of the bf16 sets also runs emulated.
+#include "kernels/cpu/kernel_set.h"
+#include "tests/kernels/gemm_support.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
-
-#include "kernels/cpu/kernel_set.h"
-#include "tests/kernels/gemm_support.h"
 
 namespace troupe::testing {
 namespace {
@@ -36,17 +37,21 @@ class Linear final {
     up = random_matrix(setup.shape.outputs, setup.shape.inputs, setup.weight_type, rng);
     x_stride_ = setup.shape.inputs + 3;
     // Beyond K stands NaN, which must not be read into a sum.
-    std::vector<std::byte> rows(std::size_t{setup.shape.rows} * x_stride_ * size_of(setup.act), std::byte{0xff});
+    std::vector<std::byte> rows(std::size_t{setup.shape.rows} * x_stride_ * size_of(setup.act),
+                                std::byte{0xff});
     const std::size_t row_bytes = setup.shape.inputs * size_of(setup.act);
     for (std::size_t row = 0; row < setup.shape.rows; ++row) {
-      std::memcpy(rows.data() + row * x_stride_ * size_of(setup.act), x.bytes.data() + row * row_bytes, row_bytes);
+      std::memcpy(rows.data() + row * x_stride_ * size_of(setup.act),
+                  x.bytes.data() + row * row_bytes,
+                  row_bytes);
     }
     args_.x = memory_.put(rows);
     args_.inputs = setup.shape.inputs;
     args_.x_stride = x_stride_;
     args_.part_count = 1;
     LinearPart& part = args_.parts[0];
-    part.weight = setup.epilogue == Epilogue::kSwiglu ? pack_pair(gate, up, memory_) : pack_weight(gate, memory_);
+    part.weight = setup.epilogue == Epilogue::kSwiglu ? pack_pair(gate, up, memory_)
+                                                      : pack_weight(gate, memory_);
     part.outputs = setup.shape.outputs;
     part.out_stride = setup.shape.outputs + 5;
     part.out_f32 = setup.out_f32;
@@ -54,7 +59,10 @@ class Linear final {
   }
 
   // The bytes of the output, gaps between rows included; rows [first, first + rows) of x.
-  std::vector<std::byte> run(const KernelSet& set, std::uint32_t first, std::uint32_t rows, bool backwards = false) {
+  std::vector<std::byte> run(const KernelSet& set,
+                             std::uint32_t first,
+                             std::uint32_t rows,
+                             bool backwards = false) {
     const std::size_t bytes = rows * args_.parts[0].out_stride * element();
     args_.parts[0].out = memory_.allocate(bytes);
     LinearArgs args = args_;
@@ -63,7 +71,8 @@ class Linear final {
     StepTable step;
     step.rows = step_rows;
     const KernelEnv env = memory_.env(step);
-    (backwards ? run_backwards : run_kernel)(set, KernelId::kLinear, setup_.act, env, &args, memory_.scratch());
+    (backwards ? run_backwards : run_kernel)(
+        set, KernelId::kLinear, setup_.act, env, &args, memory_.scratch());
     return memory_.get<std::byte>(args_.parts[0].out, bytes);
   }
   std::vector<std::byte> run(const KernelSet& set) { return run(set, 0, setup_.shape.rows); }
@@ -90,7 +99,8 @@ class Linear final {
         const Exact wanted = exact(row, output);
         count += std::abs(value - wanted.value) <= wanted.bound ? 0 : 1;
       }
-      count += static_cast<int>(std::count_if(line + used_row_bytes(), line + row_bytes(),
+      count += static_cast<int>(std::count_if(line + used_row_bytes(),
+                                              line + row_bytes(),
                                               [](std::byte b) { return b != std::byte{0xa5}; }));
     }
     return count;
@@ -114,24 +124,33 @@ class MatrixProduct : public ::testing::TestWithParam<const char*> {
     }
   }
   [[nodiscard]] std::vector<Activation> activations() const {
-    return set_->fp32_activations ? std::vector{Activation::kBF16, Activation::kF32} : std::vector{Activation::kBF16};
+    return set_->fp32_activations ? std::vector{Activation::kBF16, Activation::kF32}
+                                  : std::vector{Activation::kBF16};
   }
   const KernelSet* set_ = nullptr;
 };
 
-INSTANTIATE_TEST_SUITE_P(Sets, MatrixProduct,
-                         ::testing::Values("scalar", "avx2", "avx512", "avx512-bf16", "amx-bf16", "emulated-pairs",
-                                           "emulated-tiles"));
+INSTANTIATE_TEST_SUITE_P(
+    Sets,
+    MatrixProduct,
+    ::testing::Values(
+        "scalar", "avx2", "avx512", "avx512-bf16", "amx-bf16", "emulated-pairs", "emulated-tiles"));
 
 constexpr DType kWeightTypes[] = {DType::kBF16, DType::kF8E4M3, DType::kF32, DType::kF16};
 
 TEST_P(MatrixProduct, IsCloseToExactSums) {
   for (const Activation act : activations()) {
     for (const DType type : kWeightTypes) {
-      for (const Shape shape : {Shape{1, 1, 1}, Shape{1, 64, 64}, Shape{2, 33, 17}, Shape{3, 300, 50}, Shape{7, 129, 130},
-                                Shape{17, 95, 31}, Shape{33, 600, 70}}) {
-        SCOPED_TRACE(::testing::Message() << name(type) << " " << shape.rows << " x " << shape.inputs << " x " << shape.outputs
-                                          << (act == Activation::kBF16 ? " bf16" : " fp32"));
+      for (const Shape shape : {Shape{1, 1, 1},
+                                Shape{1, 64, 64},
+                                Shape{2, 33, 17},
+                                Shape{3, 300, 50},
+                                Shape{7, 129, 130},
+                                Shape{17, 95, 31},
+                                Shape{33, 600, 70}}) {
+        SCOPED_TRACE(::testing::Message()
+                     << name(type) << " " << shape.rows << " x " << shape.inputs << " x "
+                     << shape.outputs << (act == Activation::kBF16 ? " bf16" : " fp32"));
         Linear linear({.shape = shape, .weight_type = type, .act = act});
         EXPECT_EQ(linear.errors(linear.run(*set_)), 0);
       }
@@ -143,7 +162,8 @@ TEST_P(MatrixProduct, AppliesSwigluToPairsOfPanels) {
   for (const Activation act : activations()) {
     for (const DType type : kWeightTypes) {
       SCOPED_TRACE(name(type));
-      Linear linear({.shape = {5, 130, 75}, .weight_type = type, .act = act, .epilogue = Epilogue::kSwiglu});
+      Linear linear(
+          {.shape = {5, 130, 75}, .weight_type = type, .act = act, .epilogue = Epilogue::kSwiglu});
       EXPECT_EQ(linear.errors(linear.run(*set_)), 0);
     }
   }
@@ -172,14 +192,17 @@ TEST_P(MatrixProduct, GivesARowTheSameBitsAloneAndInAnyBatch) {
       const auto batch = linear.run(*set_, 130 - rows, rows);
       int differ = 0;
       for (std::uint32_t row = 0; row < rows; ++row) {
-        differ += std::memcmp(batch.data() + row * linear.row_bytes(), alone[130 - rows + row].data(), linear.row_bytes()) != 0;
+        differ += std::memcmp(batch.data() + row * linear.row_bytes(),
+                              alone[130 - rows + row].data(),
+                              linear.row_bytes()) != 0;
       }
       EXPECT_EQ(differ, 0) << name(type) << ", " << rows << " rows";
     }
   }
 }
 
-// GE-1: more inputs than a long span (one chunk of rows) and than many short ones (several chunks), more rows than an item's.
+// GE-1: more inputs than a long span (one chunk of rows) and than many short ones (several chunks),
+// more rows than an item's.
 TEST_P(MatrixProduct, GivesTheSameBitsHoweverInputsAndRowsAreCut) {
   for (const DType type : {DType::kBF16, DType::kF8E4M3, DType::kF32}) {
     SCOPED_TRACE(name(type));
@@ -210,8 +233,13 @@ TEST_P(MatrixProduct, OfAnFp32SetEqualsTheScalarSetBitForBit) {
   for (const Activation act : activations()) {
     for (const DType type : kWeightTypes) {
       for (const Shape shape : {Shape{1, 333, 130}, Shape{4, 31, 64}, Shape{23, 257, 81}}) {
-        Linear linear({.shape = shape, .weight_type = type, .act = act, .epilogue = Epilogue::kSwiglu, .out_f32 = true});
-        EXPECT_EQ(linear.run(*set_), linear.run(matrix_set("scalar"))) << name(type) << " " << shape.rows << " rows";
+        Linear linear({.shape = shape,
+                       .weight_type = type,
+                       .act = act,
+                       .epilogue = Epilogue::kSwiglu,
+                       .out_f32 = true});
+        EXPECT_EQ(linear.run(*set_), linear.run(matrix_set("scalar")))
+            << name(type) << " " << shape.rows << " rows";
       }
     }
   }
@@ -244,7 +272,8 @@ TEST_P(MatrixProduct, ServesSeveralPartsAndOnlyTheSampledRows) {
   step.rows = rows;
   step.sampled = sampled;
 
-  run_kernel(*set_, KernelId::kLinear, Activation::kBF16, memory.env(step), &args, memory.scratch());
+  run_kernel(
+      *set_, KernelId::kLinear, Activation::kBF16, memory.env(step), &args, memory.scratch());
 
   for (std::size_t p = 0; p < 4; ++p) {
     const auto out = memory.get<float>(args.parts[p].out, 6 * outputs[p]);
@@ -252,12 +281,15 @@ TEST_P(MatrixProduct, ServesSeveralPartsAndOnlyTheSampledRows) {
     for (std::uint32_t row = 0; row < 2; ++row) {
       for (std::uint32_t output = 0; output < outputs[p]; ++output) {
         const Exact wanted = exact_dot(x, row, weights[p], output);
-        errors += std::abs(double{out[row * outputs[p] + output]} - wanted.value) <= wanted.bound ? 0 : 1;
+        errors +=
+            std::abs(double{out[row * outputs[p] + output]} - wanted.value) <= wanted.bound ? 0 : 1;
       }
     }
     EXPECT_EQ(errors, 0) << "part " << p;
     const auto* bytes = reinterpret_cast<const std::byte*>(out.data() + 2 * outputs[p]);
-    EXPECT_TRUE(std::all_of(bytes, bytes + 4 * outputs[p] * sizeof(float), [](std::byte b) { return b == std::byte{0xa5}; }));
+    EXPECT_TRUE(std::all_of(bytes, bytes + 4 * outputs[p] * sizeof(float), [](std::byte b) {
+      return b == std::byte{0xa5};
+    }));
   }
 }
 
@@ -271,28 +303,34 @@ TEST_P(MatrixProduct, HasNoItemsWithoutRows) {
   EXPECT_EQ(set_->kernel(KernelId::kLinear, Activation::kBF16).items(env, &args), 0U);
 }
 
-TEST_P(MatrixProduct, CarriesNanAndInfinityOfWeightsToTheirOutputOnly) {
+TEST_P(MatrixProduct, CarriesNanOfAWeightToItsOutputOnly) {
   for (const DType type : {DType::kBF16, DType::kF8E4M3, DType::kF32}) {
     Rng rng(3);
     Memory memory(std::size_t{1} << 20);
     const Matrix x = random_matrix(3, 64, DType::kBF16, rng);
     Matrix weight = random_matrix(40, 64, type, rng);
-    std::memset(weight.bytes.data() + (std::size_t{5} * 64 + 9) * size_of(type), 0x7f, size_of(type));  // NaN in each type
+    std::memset(weight.bytes.data() + (std::size_t{5} * 64 + 9) * size_of(type),
+                0xff,
+                size_of(type));  // NaN in each type
     LinearArgs args;
     args.x = memory.put(x.bytes);
     args.inputs = 64;
     args.x_stride = 64;
     args.part_count = 1;
-    args.parts[0] = {.weight = pack_weight(weight, memory), .out = memory.allocate(3 * 40 * 4), .outputs = 40, .out_stride = 40,
+    args.parts[0] = {.weight = pack_weight(weight, memory),
+                     .out = memory.allocate(3 * 40 * 4),
+                     .outputs = 40,
+                     .out_stride = 40,
                      .out_f32 = true};
     const std::vector<StepRow> rows(3);
     StepTable step;
     step.rows = rows;
-    run_kernel(*set_, KernelId::kLinear, Activation::kBF16, memory.env(step), &args, memory.scratch());
+    run_kernel(
+        *set_, KernelId::kLinear, Activation::kBF16, memory.env(step), &args, memory.scratch());
 
     const auto out = memory.get<float>(args.parts[0].out, 3 * 40);
     for (std::size_t i = 0; i < out.size(); ++i) {
-      EXPECT_EQ(std::isfinite(out[i]), i % 40 != 5 || type == DType::kBF16) << name(type) << " output " << i % 40;
+      EXPECT_EQ(std::isnan(out[i]), i % 40 == 5) << name(type) << " output " << i % 40;
     }
   }
 }

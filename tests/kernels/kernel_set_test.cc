@@ -1,9 +1,9 @@
+#include "kernels/cpu/kernel_set.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
 #include <string>
-
-#include "kernels/cpu/kernel_set.h"
 
 namespace troupe {
 namespace {
@@ -36,8 +36,10 @@ TEST(KernelSets, HaveEveryKernelForTheirActivations) {
       for (const Activation act : {Activation::kBF16, Activation::kF32}) {
         const bool wanted = act == Activation::kBF16 || set->fp32_activations;
         const Kernel& kernel = set->kernel(static_cast<KernelId>(id), act);
-        EXPECT_EQ(kernel.items != nullptr, wanted) << set->name << " " << name(static_cast<KernelId>(id));
-        EXPECT_EQ(kernel.run != nullptr, wanted) << set->name << " " << name(static_cast<KernelId>(id));
+        EXPECT_EQ(kernel.items != nullptr, wanted)
+            << set->name << " " << name(static_cast<KernelId>(id));
+        EXPECT_EQ(kernel.run != nullptr, wanted)
+            << set->name << " " << name(static_cast<KernelId>(id));
       }
     }
   }

@@ -1,17 +1,21 @@
+#include "tests/kernels/gemm_support.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 
-#include "tests/kernels/gemm_support.h"
-
 namespace troupe::testing {
 namespace {
 
 // The element of output `output` and input `input` in panels of any format.
-double unpacked(const std::vector<std::byte>& panels, WeightFormat format, std::uint64_t inputs, std::uint64_t output,
+double unpacked(const std::vector<std::byte>& panels,
+                WeightFormat format,
+                std::uint64_t inputs,
+                std::uint64_t output,
                 std::uint64_t input) {
-  const std::uint64_t index = output / 16 * panel_elements(inputs) + (input / 2 * 16 + output % 16) * 2 + input % 2;
+  const std::uint64_t index =
+      output / 16 * panel_elements(inputs) + (input / 2 * 16 + output % 16) * 2 + input % 2;
   const DType dtype = format == WeightFormat::kPanelBF16 ? DType::kBF16
                       : format == WeightFormat::kPanelF8 ? DType::kF8E4M3
                                                          : DType::kF32;
@@ -28,7 +32,10 @@ Packed pack(const PackSource& source, std::uint32_t outputs) {
   Packed packed;
   packed.panels.assign(packed_bytes(format, outputs, source.columns), std::byte{0xa5});
   packed.scales.assign(packed_scale_bytes(outputs, source.columns) / sizeof(float), -1.0F);
-  pack_panels(source, format, packed.panels.data(), format == WeightFormat::kPanelF8 ? packed.scales.data() : nullptr);
+  pack_panels(source,
+              format,
+              packed.panels.data(),
+              format == WeightFormat::kPanelF8 ? packed.scales.data() : nullptr);
   return packed;
 }
 
@@ -49,9 +56,11 @@ int wrong_elements(const Packed& packed, const Matrix& matrix) {
 TEST(Packing, KeepsEveryElementAndPadsWithZeros) {
   Rng rng(1);
   for (const DType type : {DType::kBF16, DType::kF16, DType::kF32, DType::kF8E4M3}) {
-    for (const auto& [rows, columns] : {std::pair{1U, 1U}, {16U, 32U}, {17U, 33U}, {40U, 127U}, {64U, 256U}}) {
+    for (const auto& [rows, columns] :
+         {std::pair{1U, 1U}, {16U, 32U}, {17U, 33U}, {40U, 127U}, {64U, 256U}}) {
       const Matrix matrix = random_matrix(rows, columns, type, rng);
-      EXPECT_EQ(wrong_elements(pack(source_of(matrix), rows), matrix), 0) << name(type) << " " << rows << " x " << columns;
+      EXPECT_EQ(wrong_elements(pack(source_of(matrix), rows), matrix), 0)
+          << name(type) << " " << rows << " x " << columns;
     }
   }
 }
@@ -77,7 +86,8 @@ TEST(Packing, TakesRowsFromAnOffset) {
   source.rows = 20;
   const Packed packed = pack(source, 20);
   for (std::uint32_t row = 0; row < 20; ++row) {
-    EXPECT_EQ(unpacked(packed.panels, WeightFormat::kPanelBF16, 40, row, 39), matrix.value(30 + row, 39));
+    EXPECT_EQ(unpacked(packed.panels, WeightFormat::kPanelBF16, 40, row, 39),
+              matrix.value(30 + row, 39));
   }
 }
 
@@ -133,7 +143,8 @@ TEST(Packing, InterleavesGateAndUpPanels) {
   for (std::uint32_t output = 0; output < 40; ++output) {
     const std::uint32_t gate_output = output / 16 * 32 + output % 16;
     EXPECT_EQ(unpacked(both, WeightFormat::kPanelBF16, 64, gate_output, 5), gate.value(output, 5));
-    EXPECT_EQ(unpacked(both, WeightFormat::kPanelBF16, 64, gate_output + 16, 5), up.value(output, 5));
+    EXPECT_EQ(unpacked(both, WeightFormat::kPanelBF16, 64, gate_output + 16, 5),
+              up.value(output, 5));
   }
 }
 
@@ -149,7 +160,8 @@ TEST(PackingDeathTest, RefusesAFormatThatCannotHoldTheType) {
   Rng rng(7);
   const Matrix matrix = random_matrix(1, 1, DType::kF32, rng);
   std::vector<std::byte> panels(packed_bytes(WeightFormat::kPanelBF16, 1, 1));
-  EXPECT_DEATH(pack_panels(source_of(matrix), WeightFormat::kPanelBF16, panels.data(), nullptr), "exactly");
+  EXPECT_DEATH(pack_panels(source_of(matrix), WeightFormat::kPanelBF16, panels.data(), nullptr),
+               "exactly");
 }
 
 }  // namespace
