@@ -15,11 +15,14 @@
 #endif
 
 // F(id) for each of these kernels.
-#define TROUPE_VECTOR_KERNELS(F)                                                        \
-  F(kEmbed)                                                                             \
-  F(kRopeTable)                                                                         \
-  F(kAdd) F(kNorm) F(kSiluMul) F(kGdnConv) F(kGdnScan) F(kGdnNorm) F(kAttentionPrepare) \
-      F(kAttention) F(kGateMul) F(kRouter) F(kMoePermute) F(kMoeCombine) F(kSample)
+#define TROUPE_VECTOR_KERNELS(F)                                                                \
+  F(kEmbed)                                                                                     \
+  F(kRopeTable)                                                                                 \
+  F(kAdd)                                                                                       \
+  F(kNorm)                                                                                      \
+  F(kSiluMul)                                                                                   \
+  F(kGdnConv) F(kGdnScan) F(kGdnNorm) F(kAttentionPrepare) F(kAttention) F(kGateMul) F(kRouter) \
+      F(kMoePermute) F(kMoeCombine) F(kSample)
 
 namespace troupe::cpu::TROUPE_VECTOR_OPS {
 
