@@ -14,15 +14,14 @@
 #include "kernels/cpu/vector_bodies.inl.h"
 #endif
 
-// F(id) for each of these kernels.
-#define TROUPE_VECTOR_KERNELS(F)                                                                \
-  F(kEmbed)                                                                                     \
-  F(kRopeTable)                                                                                 \
-  F(kAdd)                                                                                       \
-  F(kNorm)                                                                                      \
-  F(kSiluMul)                                                                                   \
-  F(kGdnConv) F(kGdnScan) F(kGdnNorm) F(kAttentionPrepare) F(kAttention) F(kGateMul) F(kRouter) \
-      F(kMoePermute) F(kMoeCombine) F(kSample)
+// F(id) for each of these kernels. (clang-format 14 finds no end to laying this out.)
+// clang-format off
+#define TROUPE_VECTOR_KERNELS(F) \
+  F(kEmbed) F(kRopeTable) F(kAdd) F(kNorm) \
+  F(kSiluMul) F(kGdnConv) F(kGdnScan) F(kGdnNorm) \
+  F(kAttentionPrepare) F(kAttention) F(kGateMul) F(kRouter) \
+  F(kMoePermute) F(kMoeCombine) F(kSample)
+// clang-format on
 
 namespace troupe::cpu::TROUPE_VECTOR_OPS {
 
