@@ -29,7 +29,7 @@ class CpuDevice final : public Device {
       : info_(std::move(info)),
         kernels_(kernels),
         clock_(clock),
-        ledger_(std::make_shared<MemoryLedger>(info_.name, info_.memory_bytes)),
+        ledger_(std::make_shared<MemoryBudget>(info_.name, info_.memory_bytes)),
         pool_(std::move(pool)) {}
   ~CpuDevice() override;
   CpuDevice(const CpuDevice&) = delete;
@@ -58,7 +58,7 @@ class CpuDevice final : public Device {
   const DeviceInfo info_;
   const KernelSet& kernels_;
   const Clock& clock_;
-  const std::shared_ptr<MemoryLedger> ledger_;
+  const std::shared_ptr<MemoryBudget> ledger_;
   const std::unique_ptr<WorkerPool> pool_;
   std::mutex driver_;  // held by the thread that drives the pool
 

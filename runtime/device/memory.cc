@@ -16,7 +16,7 @@ constexpr std::size_t kPage = 4096;
 
 class CpuBuffer final : public Buffer {
  public:
-  CpuBuffer(std::shared_ptr<MemoryLedger> ledger, std::unique_ptr<Mapping> mapping)
+  CpuBuffer(std::shared_ptr<MemoryBudget> ledger, std::unique_ptr<Mapping> mapping)
       : ledger_(std::move(ledger)), mapping_(std::move(mapping)) {}
   ~CpuBuffer() override { ledger_->give_back(mapping_->size()); }
   CpuBuffer(const CpuBuffer&) = delete;
@@ -26,7 +26,7 @@ class CpuBuffer final : public Buffer {
   [[nodiscard]] std::size_t size() const override { return mapping_->size(); }
 
  private:
-  std::shared_ptr<MemoryLedger> ledger_;
+  std::shared_ptr<MemoryBudget> ledger_;
   std::unique_ptr<Mapping> mapping_;
 };
 
@@ -76,7 +76,7 @@ Mapping::~Mapping() {
   (void)munmap(base_, mapped_);
 }
 
-Status MemoryLedger::take(std::uint64_t bytes, const std::string& purpose) {
+Status MemoryBudget::take(std::uint64_t bytes, const std::string& purpose) {
   const std::lock_guard lock(mutex_);
   if (bytes > total_ - used_) {
     return error(Kind::kOverloaded,
@@ -90,13 +90,13 @@ Status MemoryLedger::take(std::uint64_t bytes, const std::string& purpose) {
   return {};
 }
 
-void MemoryLedger::give_back(std::uint64_t bytes) {
+void MemoryBudget::give_back(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   TROUPE_CHECK(bytes <= used_, "no more is given back than was taken");
   used_ -= bytes;
 }
 
-Result<std::unique_ptr<Buffer>> make_buffer(const std::shared_ptr<MemoryLedger>& ledger,
+Result<std::unique_ptr<Buffer>> make_buffer(const std::shared_ptr<MemoryBudget>& ledger,
                                             std::size_t bytes,
                                             const std::string& purpose) {
   TROUPE_TRY(ledger->take(bytes, purpose));

@@ -38,9 +38,9 @@ class Mapping final {
 };
 
 // What a device may use and what its buffers take of it. Any thread.
-class MemoryLedger final {
+class MemoryBudget final {
  public:
-  MemoryLedger(std::string device, std::uint64_t total)
+  MemoryBudget(std::string device, std::uint64_t total)
       : device_(std::move(device)), total_(total) {}
 
   // kOverloaded with the arithmetic when less than `bytes` is left.
@@ -56,7 +56,7 @@ class MemoryLedger final {
 
 // A buffer that keeps the ledger alive and gives its bytes back.
 [[nodiscard]] Result<std::unique_ptr<Buffer>> make_buffer(
-    const std::shared_ptr<MemoryLedger>& ledger, std::size_t bytes, const std::string& purpose);
+    const std::shared_ptr<MemoryBudget>& ledger, std::size_t bytes, const std::string& purpose);
 
 // "12.3 GiB", "512 bytes": for messages.
 [[nodiscard]] std::string readable_bytes(std::uint64_t bytes);

@@ -355,7 +355,7 @@ Status read_tokens(const ConfigKeys& keys, Family family, ModelConfig& config) {
   return {};
 }
 
-Result<ModelConfig> read_document(const JsonDocument& document, std::string_view file_name) {
+Result<ModelConfig> read_document(const ModelJson& document, std::string_view file_name) {
   const JsonValue top = document.root();
   const JsonValue text = top.find("text_config");
   const ConfigKeys keys(top, text.exists() ? text : top, file_name);
@@ -378,7 +378,7 @@ Result<ModelConfig> read_document(const JsonDocument& document, std::string_view
 }  // namespace
 
 Result<ModelConfig> parse_model_config(std::string_view json, std::string_view file_name) {
-  TROUPE_ASSIGN(const JsonDocument document, JsonDocument::parse(json, file_name));
+  TROUPE_ASSIGN(const ModelJson document, ModelJson::parse(json, file_name));
   return read_document(document, file_name);
 }
 
@@ -393,8 +393,7 @@ Result<ModelConfig> read_model_config(const std::filesystem::path& directory) {
   if (!std::filesystem::exists(path, failure)) {
     return error(Kind::kInvalid, message(directory.string(), ": no config.json in this directory"));
   }
-  TROUPE_ASSIGN(const JsonDocument document,
-                JsonDocument::read(path, "config.json", kMaxConfigBytes));
+  TROUPE_ASSIGN(const ModelJson document, ModelJson::read(path, "config.json", kMaxConfigBytes));
   return read_document(document, "config.json");
 }
 

@@ -163,20 +163,20 @@ std::string JsonValue::shown() const {
   return text;
 }
 
-Result<JsonDocument> JsonDocument::parse(std::string_view text, std::string_view file_name) {
+Result<ModelJson> ModelJson::parse(std::string_view text, std::string_view file_name) {
   TROUPE_TRY(check_text(text, file_name));
   auto parsed = std::make_shared<const Json>(Json::parse(text, nullptr, false));
   if (!parsed->is_object()) {
     return error(Kind::kInvalid, message(file_name, ": not a JSON object"));
   }
-  JsonDocument document;
+  ModelJson document;
   document.tree_ = std::move(parsed);
   return document;
 }
 
-Result<JsonDocument> JsonDocument::read(const std::filesystem::path& path,
-                                        std::string_view file_name,
-                                        std::uint64_t limit) {
+Result<ModelJson> ModelJson::read(const std::filesystem::path& path,
+                                  std::string_view file_name,
+                                  std::uint64_t limit) {
   std::error_code failure;
   const std::uintmax_t size = std::filesystem::file_size(path, failure);
   if (failure) {

@@ -1,5 +1,5 @@
 // The JSON of a checkpoint's files, read without exceptions and hostile-safe: limited in size and
-// depth, no key twice in an object. A JsonDocument owns the tree; a JsonValue borrows a node of it.
+// depth, no key twice in an object. A ModelJson owns the tree; a JsonValue borrows a node of it.
 // Private to runtime/model. Immutable; any thread.
 //
 // JS-1: a question put to a value of another type, or to an absent value, answers "no" or nothing;
@@ -46,22 +46,21 @@ class JsonValue final {
   [[nodiscard]] std::string shown() const;  // as a message shows it: ASCII, at most 63 characters
 
  private:
-  friend class JsonDocument;
+  friend class ModelJson;
   explicit JsonValue(const void* node) : node_(node) {}
 
   const void* node_ = nullptr;  // of the parser's type, which only json.cc knows
 };
 
-class JsonDocument final {
+class ModelJson final {
  public:
   // kInvalid: `file_name` is not an object in JSON, nests deeper than kMaxJsonDepth or repeats a
   // key (by spelling).
-  [[nodiscard]] static Result<JsonDocument> parse(std::string_view text,
-                                                  std::string_view file_name);
+  [[nodiscard]] static Result<ModelJson> parse(std::string_view text, std::string_view file_name);
   // The same for a whole file of at most `limit` bytes.
-  [[nodiscard]] static Result<JsonDocument> read(const std::filesystem::path& path,
-                                                 std::string_view file_name,
-                                                 std::uint64_t limit);
+  [[nodiscard]] static Result<ModelJson> read(const std::filesystem::path& path,
+                                              std::string_view file_name,
+                                              std::uint64_t limit);
 
   [[nodiscard]] JsonValue root() const { return JsonValue(tree_.get()); }
 

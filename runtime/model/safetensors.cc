@@ -202,8 +202,7 @@ Status SafetensorsFile::read_header() {
                          bytes_ - kLengthBytes,
                          " after the length: download it again"));
   }
-  TROUPE_ASSIGN(const JsonDocument document,
-                JsonDocument::parse(header(), message(name_, ": header")));
+  TROUPE_ASSIGN(const ModelJson document, ModelJson::parse(header(), message(name_, ": header")));
   for (const auto& [name, entry] : document.root().members()) {
     if (name == "__metadata__") {
       format_ = entry.find("format").string();
@@ -258,7 +257,7 @@ Status SafetensorsFile::check_layout() {
 }
 
 Result<ShardIndex> read_shard_index(const std::filesystem::path& path, std::string_view file_name) {
-  TROUPE_ASSIGN(const JsonDocument document, JsonDocument::read(path, file_name, kMaxIndexBytes));
+  TROUPE_ASSIGN(const ModelJson document, ModelJson::read(path, file_name, kMaxIndexBytes));
   const JsonValue weights = document.root().find("weight_map");
   if (!weights.is_object()) {
     return error(Kind::kInvalid, message(file_name, ": no object \"weight_map\" in it"));

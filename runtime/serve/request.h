@@ -39,8 +39,9 @@ struct Request {
   std::vector<std::string> stop_strings;   // need a tokenizer
   bool ignore_stop_tokens = false;         // --ignore-eos
   std::optional<std::uint32_t>
-      logprobs;              // alternatives per token, 0..kTopLogprobs; absent: none reported
-  std::uint32_t choice = 0;  // of the request's n (decision D4's counter)
+      logprobs;  // alternatives per token, 0..kTopLogprobs; absent: none reported
+  std::optional<std::uint32_t> prompt_logprobs;  // the same for the prompt's tokens but the first
+  std::uint32_t choice = 0;                      // of the request's n (decision D4's counter)
 };
 
 enum class FinishReason : std::uint8_t { kStop, kLength, kCancelled, kError };
@@ -65,7 +66,10 @@ struct RequestStats {
 struct RequestEvent {
   RequestId id;
   std::vector<TokenOutput>
-      tokens;        // new since the last event; a stop token is reported here but adds no text
+      tokens;  // new since the last event; a stop token is reported here but adds no text
+  // With Request::prompt_logprobs, in the event that brings the first token: one for each token of
+  // the prompt; the first has no logprob (0) and no alternatives, as nothing comes before it.
+  std::vector<TokenOutput> prompt;
   std::string text;  // new text, whole code points only; empty without a tokenizer
   bool finished = false;
   FinishReason reason = FinishReason::kStop;

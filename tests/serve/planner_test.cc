@@ -139,6 +139,49 @@ TEST(Planner, PreemptsTheYoungestWhenBlocksRunOut) {
   driver.expect_idle();
 }
 
+TEST(Planner, TakesNoBlocksFromASequenceThatIsAway) {
+  Driver driver({.blocks = 23, .step_rows_max = 3, .sequences_max = 3});
+  const RequestId old = driver.add(prompt_request(1, 250));
+  const RequestId reading = driver.add(prompt_request(640, 2, 1));
+  const RequestId away = driver.add(prompt_request(640, 2, 2));
+
+  // Two steps are always away: the oldest's, and one of the youngest alone.
+  while (driver.planner.status().preemptions == 0) {
+    while (driver.launch()) {
+    }
+    ASSERT_FALSE(driver.away.empty());
+    driver.land();
+  }
+  driver.planner.cancel(reading);
+  driver.run();
+
+  EXPECT_EQ(driver.ends.at(reading).preemptions, 1U);
+  EXPECT_EQ(driver.ends.at(away).preemptions, 0U);
+  driver.expect_answer(old);
+  driver.expect_answer(away);
+  driver.expect_idle();
+}
+
+TEST(Planner, SparesAResumedSequenceUntilItHasEmittedAToken) {
+  Driver driver({.blocks = 10, .step_rows_max = 3, .sequences_max = 3});
+  const RequestId old = driver.add(prompt_request(64, 400));
+  const RequestId middle = driver.add(prompt_request(1, 400, 1));
+  const RequestId young = driver.add(prompt_request(380, 1, 2));
+  while (driver.planner.status().preemptions == 0) {
+    driver.launch();
+    driver.land();
+  }
+
+  driver.planner.cancel(
+      middle);  // makes room for the young one again, but not for its whole prompt's time
+  driver.run();
+
+  EXPECT_EQ(driver.ends.at(young).preemptions, 1U);
+  driver.expect_answer(old);
+  driver.expect_answer(young);
+  driver.expect_idle();
+}
+
 TEST(Planner, RefusesWhatTheBlocksCanNeverHold) {
   Driver driver({.blocks = 2});
 

@@ -24,6 +24,7 @@ struct Knobs {
   std::uint32_t step_us_max, arrival_us_max;
   std::uint32_t fail_percent = 0, twice_percent = 0, cancel_percent = 0;
   std::uint32_t silent_at = 0, kill_device_at_us = 0, stop_at_us = 0;
+  bool tight;  // many long answers at once on few blocks: preemption
 
   explicit Knobs(Rng& rng)
       : pages(between(rng, 2, 10)),
@@ -34,7 +35,16 @@ struct Knobs {
         queue(between(rng, 1, 12)),
         requests(between(rng, 1, 12)),
         step_us_max(between(rng, 0, 20000)),
-        arrival_us_max(between(rng, 0, 200000)) {
+        arrival_us_max(between(rng, 0, 200000)),
+        tight(rng.below(3) == 0) {
+    if (tight) {
+      pages = 10;
+      blocks = between(rng, 3, 6);
+      rows = between(rng, 8, 48);
+      sequences = queue = between(rng, 3, 8);
+      requests = between(rng, 4, 12);
+      arrival_us_max = 0;
+    }
     fail_percent = rng.below(4) == 0 ? between(rng, 1, 20) : 0;
     twice_percent = rng.below(4) == 0 ? 30 : 0;
     cancel_percent = rng.below(2) == 0 ? between(rng, 5, 60) : 0;
@@ -66,7 +76,7 @@ Request random_request(Rng& rng, const Knobs& knobs) {
   for (std::uint32_t i = 0; i < length; ++i) {
     request.prompt.push_back(between(rng, 0, kVocab - 1));
   }
-  request.max_tokens = between(rng, 1, std::min(room - length, 80U));
+  request.max_tokens = knobs.tight ? room - length : between(rng, 1, std::min(room - length, 80U));
   if (rng.below(2) == 0) {
     request.sampling.temperature = 1;
     request.choice = between(rng, 0, 3);
@@ -78,10 +88,10 @@ Request random_request(Rng& rng, const Knobs& knobs) {
     request.sampling.repetition_penalty = 1.125F;
     request.sampling.logit_bias = {{between(rng, 0, kVocab - 1), 0.5F}};
   }
-  if (rng.below(3) == 0) {
+  if (!knobs.tight && rng.below(3) == 0) {
     request.stop_tokens = {between(rng, 0, kVocab - 1)};
   }
-  if (rng.below(4) == 0) {
+  if (!knobs.tight && rng.below(4) == 0) {
     request.stop_strings = {std::string(1, letter(between(rng, 0, 25))),
                             std::string(2, letter(between(rng, 0, 25)))};
   }
