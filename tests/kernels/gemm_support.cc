@@ -86,8 +86,9 @@ Matrix random_matrix(std::uint32_t rows, std::uint32_t columns, DType dtype, Rng
           f16_bits(static_cast<float>(static_cast<int>(number * 1024)) / 1024);
       std::memcpy(to, &bits, sizeof bits);
     } else if (dtype == DType::kF8E4M3) {
-      *to = static_cast<std::byte>(rng.below(2) * 128 +
-                                   rng.below(57));  // up to 1.0, subnormal codes among them
+      // Mostly normal codes, so that whole lines are: subnormal ones take another path.
+      const std::uint64_t magnitude = rng.below(64) == 0 ? rng.below(8) : 8 + rng.below(49);
+      *to = static_cast<std::byte>(rng.below(2) * 128 + magnitude);
     } else {
       std::memcpy(to, &number, sizeof number);
     }

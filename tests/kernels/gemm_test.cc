@@ -303,6 +303,56 @@ TEST_P(MatrixProduct, HasNoItemsWithoutRows) {
   EXPECT_EQ(set_->kernel(KernelId::kLinear, Activation::kBF16).items(env, &args), 0U);
 }
 
+// Inputs that are zero but for one pick single weights out, with no rounding: codes of `count`
+// magnitudes from `first` on, both signs.
+void expect_codes(const KernelSet& set,
+                  std::uint32_t first,
+                  std::uint32_t count,
+                  std::uint32_t rows) {
+  constexpr std::uint32_t kInputs = 32;
+  Rng rng(1);
+  Memory memory(std::size_t{1} << 20);
+  Matrix x = random_matrix(kInputs, kInputs, DType::kBF16, rng);
+  Matrix weight = random_matrix(32, kInputs, DType::kF8E4M3, rng);
+  std::fill(weight.scales.begin(), weight.scales.end(), 1.0F);
+  auto* inputs = reinterpret_cast<bf16*>(x.bytes.data());
+  for (std::uint32_t i = 0; i < kInputs * kInputs; ++i) {
+    inputs[i] = f32_to_bf16(i % (kInputs + 1) == 0 ? 1.0F : 0.0F);
+    weight.bytes[i] = static_cast<std::byte>(first + i / 2 % count + (i % 2) * 128);
+  }
+  LinearArgs args;
+  args.x = memory.put(x.bytes);
+  args.inputs = kInputs;
+  args.x_stride = kInputs;
+  args.part_count = 1;
+  args.parts[0] = {.weight = pack_weight(weight, memory),
+                   .out = memory.allocate(rows * 32 * sizeof(float)),
+                   .outputs = 32,
+                   .out_stride = 32,
+                   .out_f32 = true};
+  const std::vector<StepRow> step_rows(rows);
+  StepTable step;
+  step.rows = step_rows;
+  for (std::uint32_t row = 0; row < kInputs; row += rows) {
+    LinearArgs some = args;
+    some.x.offset += row * kInputs * sizeof(bf16);
+    const KernelEnv env = memory.env(step);
+    run_kernel(set, KernelId::kLinear, Activation::kBF16, env, &some, memory.scratch());
+    const auto out = memory.get<float>(args.parts[0].out, rows * 32);
+    for (std::uint32_t i = 0; i < out.size(); ++i) {
+      const std::size_t element = std::size_t{i % 32} * kInputs + row + i / 32;
+      EXPECT_EQ(out[i], load_as_f32(weight.bytes.data(), DType::kF8E4M3, element));
+    }
+  }
+}
+
+TEST_P(MatrixProduct, WidensEveryF8CodeExactly) {
+  for (const std::uint32_t rows : {1U, 8U}) {
+    expect_codes(*set_, 0, 127, rows);  // all but NaN
+    expect_codes(*set_, 8, 119, rows);  // normal ones only
+  }
+}
+
 TEST_P(MatrixProduct, CarriesNanOfAWeightToItsOutputOnly) {
   for (const DType type : {DType::kBF16, DType::kF8E4M3, DType::kF32}) {
     Rng rng(3);
