@@ -90,6 +90,7 @@ const std::vector<Library>& libraries() {
       {"caf/", {"actors/", "tests/actors/", "tests/world/"}},
       {"boost/", {"net/", "tests/net/"}},
       {"asio", {"net/", "tests/net/"}},
+      {"openssl/", {"net/", "tests/net/"}},
       {"capnp/", {"net/", "schema/", "tests/net/"}},
       {"kj/", {"net/", "schema/", "tests/net/"}},
       {"nlohmann/", {"runtime/model/", "runtime/text/", "deploy/", "net/", "tests/"}},
