@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # Troupe beside llama.cpp on one random-weight checkpoint of one billion parameters, in turns, in one run.
 #
-#   compare.sh [--dir DIR] [--troupe PROGRAM] [--prepare] [compare.py's OPTIONS]
+#   compare.sh [--dir DIR] [--troupe PROGRAM] [--prepare] [--serving] [OPTIONS of compare.py, or of serving.py]
 #
+# --serving: both servers under streaming clients, instead of the two benchmark programs.
 # DIR (default build/peers) keeps what takes long, made once: a Python environment (about 6 GB, for the conversion),
 # llama.cpp from the source distribution on PyPI, the checkpoint (2 GB) and its GGUF file (2 GB). --prepare stops there.
 # Needs python3 with venv and pip, a C++ compiler, cmake and ninja. JOBS=N limits the compilation.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../.."
-here=$PWD/bench/peers dir=$PWD/build/peers troupe=$PWD/build/release/deploy/troupe version=0.3.36 prepare=
+here=$PWD/bench/peers dir=$PWD/build/peers troupe=$PWD/build/release/deploy/troupe version=0.3.36 prepare= serving=
 options=()
 while (($#)); do
   case $1 in
     --dir) dir=$2; shift 2 ;;
     --troupe) troupe=$2; shift 2 ;;
     --prepare) prepare=yes; shift ;;
+    --serving) serving=yes; shift ;;
     *) options+=("$1"); shift ;;
   esac
 done
@@ -33,7 +35,7 @@ if [[ ! -e venv/ready ]]; then
   venv/bin/pip install -q numpy torch transformers sentencepiece gguf >&2
   touch venv/ready
 fi
-if [[ ! -x llama.cpp/build/bin/llama-bench ]]; then
+if [[ ! -x llama.cpp/build/bin/llama-bench || ! -x llama.cpp/build/bin/llama-server ]]; then
   say "building llama.cpp"
   sdist=llama_cpp_python-$version
   [[ -e $sdist.tar.gz ]] || venv/bin/pip download -q --no-deps --no-binary llama-cpp-python "llama-cpp-python==$version" >&2
@@ -44,7 +46,7 @@ if [[ ! -x llama.cpp/build/bin/llama-bench ]]; then
   cmake -S llama.cpp -B llama.cpp/build -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=OFF \
     -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_BUILD_TESTS=OFF \
     -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_COMMIT="$commit" > llama.log
-  nice cmake --build llama.cpp/build -j "${JOBS:-$(nproc)}" --target llama-bench >> llama.log
+  nice cmake --build llama.cpp/build -j "${JOBS:-$(nproc)}" --target llama-bench llama-server >> llama.log
 fi
 if [[ ! -e $model/config.json ]]; then
   say "writing the checkpoint $model"
@@ -59,5 +61,9 @@ if [[ -n $prepare ]]; then
   exit 0
 fi
 [[ -x $troupe ]] || { say "no $troupe: build it (./dev bench peers does) or name it with --troupe"; exit 2; }
+if [[ -n $serving ]]; then
+  exec "$python" -B "$here/serving.py" --troupe "$troupe" --llama-server llama.cpp/build/bin/llama-server \
+    --checkpoint $model --gguf $model-bf16.gguf --report serving.json "${options[@]}"
+fi
 exec "$python" -B "$here/compare.py" --troupe "$troupe" --llama llama.cpp/build/bin/llama-bench \
   --roofline ./roofline --checkpoint $model --gguf $model-bf16.gguf --report compare.json "${options[@]}"
