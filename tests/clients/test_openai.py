@@ -76,9 +76,12 @@ def test_the_demo_models_answers_are_its_own(client, model):
 
 
 def test_content_may_be_a_list_of_parts(client, model):
-    parts = [{"type": "text", "text": "How much is "}, {"type": "text", "text": "60 + 39?"}]
+    parts = [{"type": "text", "text": "How much is 60 + 39?"}]
     answer = client.chat.completions.create(model=model, messages=[{"role": "user", "content": parts}])
     assert answer.choices[0].message.content == SUM_ANSWER
+    two = [{"type": "text", "text": "How much is"}, {"type": "text", "text": "60 + 39?"}]
+    assert client.chat.completions.create(model=model, messages=[{"role": "user", "content": two}]).choices == \
+        client.chat.completions.create(model=model, messages=[{"role": "user", "content": "How much is\n60 + 39?"}]).choices
 
 
 def test_an_image_is_refused_by_name(client, model):
@@ -303,7 +306,7 @@ def test_text_and_tokens_translate_both_ways(url):
 
 
 @pytest.mark.parametrize("name, value", [
-    ("temperature", 3), ("temperature", -1), ("temperature", "hot"), ("top_p", 1.5), ("top_p", 0), ("n", 0), ("n", 100000),
+    ("temperature", 3), ("temperature", -1), ("temperature", "hot"), ("top_p", 1.5), ("top_p", -0.1), ("n", 0), ("n", 100000),
     ("max_completion_tokens", 0), ("max_completion_tokens", -5), ("max_completion_tokens", 1.5), ("max_tokens", "many"),
     ("presence_penalty", 9), ("frequency_penalty", -9), ("seed", "seven"), ("logit_bias", {"99999": 1}), ("logit_bias", [1]),
     ("stop", [""]), ("stop", 5), ("stream", "yes"), ("top_logprobs", 21), ("top_k", -7), ("min_p", 2),
