@@ -178,6 +178,8 @@ Result<PlannerLimits> planner_limits(Stage& stage, const NodeOptions& options) {
   limits.step_rows_max = std::min(options.step_rows_max, info.max_rows);
   limits.sequences_max =
       std::min({options.sequences_max, limits.step_rows_max, info.max_segments, info.max_sampled});
+  limits.sampled_rows_max = info.max_sampled;
+  limits.values_max = info.max_values;
   limits.steps_max = std::min(pipeline->depth(), 2U);
   limits.vocab = info.vocab;
   if (limits.sequences_max == 0 || limits.steps_max == 0) {

@@ -84,6 +84,7 @@ void pass_on(Self self, const SequenceEvent& news) {
   Stream& stream = found->second;
   RequestEvent event;
   event.tokens = news.tokens;
+  event.prompt = news.prompt;
   event.finished = news.finished;
   event.reason = news.reason;
   if (news.failure) {

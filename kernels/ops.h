@@ -85,6 +85,7 @@ struct StepSegment {
 struct TokenValue {  // a sparse entry: token id and a number
   std::uint32_t token = 0;
   float value = 0;
+  bool operator==(const TokenValue&) const = default;
 };
 
 // Sampling of one sampled row. Order: logit bias, penalties, temperature, top-k, top-p, min-p
@@ -103,6 +104,8 @@ struct SampleParams {
   std::uint32_t choice = 0;        // choice index of the request
   std::uint32_t top_logprobs = 0;  // how many alternatives to report, <= kTopLogprobs
   std::uint32_t want_logprob = 0;
+  // At least 0: nothing is chosen; this token is reported, as if it had been (prompt logprobs).
+  std::int32_t forced = -1;
   // [begin, end) into StepTable::values
   std::uint32_t prompt_begin = 0,
                 prompt_end = 0;  // tokens of the prompt (value unused): repetition penalty only
@@ -414,8 +417,9 @@ struct MoeCombineArgs {
 };
 
 // One SampleResult per sampled row; token -1 if a logit is NaN or all are -inf. Ids >= valid are
-// padding. Inverse CDF over kept ids by falling weight (all ids kept: by id) of the 53 upper bits
-// of words 1, 0 of philox4x32(key, {position of the row, choice, 1, 0}). items: sampled rows.
+// padding; one that is forced has logprob -inf. Inverse CDF over kept ids by falling weight (all
+// ids kept: by id) of the 53 upper bits of words 1, 0 of philox4x32(key, {position of the row,
+// choice, 1, 0}). items: sampled rows.
 struct SampleArgs {
   Ref logits;  // f32 [sampled][vocab]
   std::uint32_t vocab = 0, valid = 0;

@@ -272,6 +272,15 @@ std::uint32_t choose_of_best(const float* logits,
   return work.candidates[last].id;
 }
 
+// The forced token, or -1 where choosing would have no answer either.
+std::int32_t forced(const float* raw,
+                    std::uint32_t valid,
+                    const SampleParams& p,
+                    const Workspace& work) {
+  const float top = work.math->maximum(raw, valid);
+  return std::isnan(top) || top == -kInfinity ? -1 : p.forced;
+}
+
 // The token, or -1.
 std::int32_t choose(const float* logits,
                     std::uint32_t valid,
@@ -308,7 +317,8 @@ void report(const float* logits,
     return static_cast<float>(static_cast<double>(logit) - static_cast<double>(top) - log_sum);
   };
   if (p.want_logprob != 0) {
-    result.logprob = log_probability(logits[result.token]);
+    const bool padding = static_cast<std::uint32_t>(result.token) >= valid;
+    result.logprob = padding ? -kInfinity : log_probability(logits[result.token]);
   }
   const std::uint32_t wanted = std::min({p.top_logprobs, kTopLogprobs, valid});
   if (wanted == 0) {
@@ -339,12 +349,16 @@ void sample_rows(const KernelEnv& env,
   for (std::uint32_t item = begin; item < end; ++item) {
     const SampledRow& row = step.sampled[item];
     const float* raw = env.at<const float>(args.logits) + std::size_t{item} * args.vocab;
-    const float* logits =
-        changes_logits(row.params)
-            ? changed_logits(raw, args.valid, row.params, step.values.data(), work)
-            : raw;
     SampleResult result;
-    result.token = choose(logits, args.valid, row.params, step.rows[row.row].position, work);
+    if (row.params.forced >= 0) {
+      result.token = forced(raw, args.valid, row.params, work);
+    } else {
+      const float* logits =
+          changes_logits(row.params)
+              ? changed_logits(raw, args.valid, row.params, step.values.data(), work)
+              : raw;
+      result.token = choose(logits, args.valid, row.params, step.rows[row.row].position, work);
+    }
     if (result.token >= 0 && (row.params.want_logprob != 0 || row.params.top_logprobs > 0)) {
       report(raw, args.valid, row.params, work, result);
     }

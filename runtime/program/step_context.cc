@@ -221,6 +221,11 @@ Status StepChecker::check_sampled(const StepInputs& inputs) const {
                    "sampled row " + of(s.row) + " asks for " + of(p.top_logprobs) +
                        " alternatives, at most " + of(kTopLogprobs) + " are reported");
     }
+    if (p.forced >= 0 && static_cast<std::uint32_t>(p.forced) >= info_.vocab) {
+      return error(Kind::kInvalid,
+                   "sampled row " + of(s.row) + " forces token " + std::to_string(p.forced) +
+                       ": ids are 0 to " + of(info_.vocab - 1));
+    }
     const auto bad = [values](std::uint32_t begin, std::uint32_t end) {
       return begin > end || end > values;
     };

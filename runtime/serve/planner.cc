@@ -14,31 +14,15 @@ std::vector<std::uint32_t> distinct(std::vector<std::uint32_t> tokens) {
   return tokens;
 }
 
-TokenOutput output_of(const SampleResult& result) {
-  TokenOutput output;
-  output.token = static_cast<std::uint32_t>(result.token);
-  output.logprob = result.logprob;
-  output.top.assign(result.top.begin(),
-                    result.top.begin() + std::min(result.top_count, kTopLogprobs));
-  return output;
-}
-
-bool contains(const std::vector<std::uint32_t>& tokens, std::uint32_t token) {
-  return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
-}
-
-std::string text(RequestId id) {
-  return "request " + std::to_string(id.value);
-}
-
 }  // namespace
 
 StepPlanner::StepPlanner(const PlannerLimits& limits)
     : limits_(limits), pages_(limits.pages, 1), blocks_(limits.blocks) {
   TROUPE_CHECK(limits.pages >= 2 && limits.blocks > 0 && limits.step_rows_max > 0 &&
                    limits.sequences_max > 0 && limits.sequences_max <= limits.step_rows_max &&
-                   limits.steps_max > 0 && limits.attempts_max > 0,
-               "limits are positive and every running sequence has room for a row");
+                   limits.sequences_max <= limits.sampled_rows_max && limits.steps_max > 0 &&
+                   limits.attempts_max > 0,
+               "limits are positive and every running sequence has room for a sampled row");
 }
 
 Status StepPlanner::add(RequestId id,
@@ -50,12 +34,13 @@ Status StepPlanner::add(RequestId id,
   const std::uint64_t tokens = request->prompt.size() + request->max_tokens - 1;
   if (blocks_for(tokens) > blocks_.size()) {
     return error(Kind::kInvalid,
-                 text(id) + " needs " + std::to_string(blocks_for(tokens)) + " KV blocks for " +
+                 text_of(id) + " needs " + std::to_string(blocks_for(tokens)) + " KV blocks for " +
                      std::to_string(tokens) + " tokens; there are " +
                      std::to_string(blocks_.size()) + " (" +
                      std::to_string(std::uint64_t{blocks_.size()} * kBlockTokens) +
                      " tokens): shorten the prompt or max_tokens, or give more memory");
   }
+  TROUPE_TRY(check_values(id, *request));
   Sequence sequence;
   sequence.id = id;
   sequence.seed = seed;
@@ -63,10 +48,33 @@ Status StepPlanner::add(RequestId id,
   if (request->sampling.repetition_penalty != 1) {
     sequence.prompt_set = distinct(request->prompt);
   }
+  if (request->prompt_logprobs) {
+    sequence.prompt_outputs.push_back({.token = request->prompt.front(), .top = {}});
+  }
   sequence.first_step = now;
   sequence.request = std::move(request);
   sequences_.emplace(id, std::move(sequence));
   waiting_.insert(id);
+  return {};
+}
+
+// One sequence's lists must fit into a step at any time: else it would wait for ever.
+Status StepPlanner::check_values(RequestId id, const Request& request) const {
+  const SamplingParams& sampling = request.sampling;
+  std::uint64_t values = 0;
+  if (sampling.repetition_penalty != 1) {
+    values = distinct(request.prompt).size() + std::uint64_t{request.max_tokens};
+  } else if (sampling.presence_penalty != 0 || sampling.frequency_penalty != 0) {
+    values = request.max_tokens;
+  }
+  values = std::min<std::uint64_t>(values, limits_.vocab) + sampling.logit_bias.size();
+  if (values > limits_.values_max) {
+    return error(Kind::kInvalid,
+                 text_of(id) + " may need " + std::to_string(values) +
+                     " entries for its penalties and logit_bias; a step holds " +
+                     std::to_string(limits_.values_max) +
+                     ": lower max_tokens, or leave the penalties out");
+  }
   return {};
 }
 
@@ -92,16 +100,23 @@ StepPlan StepPlanner::plan(Time now) {
   }
   admit_waiting();
 
-  Away away;
+  // Who waits for a next token goes first, so that no prompt holds an answer up.
+  std::vector<Sequence*> ready;
   for (const bool prompts : {false, true}) {
     for (const RequestId id : running_) {
       Sequence& sequence = sequences_.at(id);
-      const auto rows_left = limits_.step_rows_max - static_cast<std::uint32_t>(plan.tokens.size());
-      if (!sequence.away && !stalled.contains(id) && rows_left > 0 &&
-          (sequence.remaining() > 1) == prompts) {
-        add_segment(plan, away, sequence, rows_left, now);
+      if (!sequence.away && !stalled.contains(id) && (sequence.remaining() > 1) == prompts) {
+        ready.push_back(&sequence);
       }
     }
+  }
+  Away away;
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    // Prompt logprobs leave everyone after them the sampled row of a next token.
+    const std::size_t kept = plan.sampled.size() + (ready.size() - i - 1);
+    const Room room{limits_.step_rows_max - static_cast<std::uint32_t>(plan.tokens.size()),
+                    limits_.sampled_rows_max - static_cast<std::uint32_t>(kept)};
+    add_segment(plan, away, *ready[i], room, now);
   }
   if (plan.empty()) {
     return end_stuck() ? this->plan(now) : plan;
@@ -114,7 +129,8 @@ StepPlan StepPlanner::plan(Time now) {
   add_block_table(plan, away);
   plan.freed_pages = pages_.take_freed();
   plan.freed_blocks = blocks_.take_freed();
-  last_full_ = plan.tokens.size() == limits_.step_rows_max;
+  last_full_ = plan.tokens.size() == limits_.step_rows_max ||
+               plan.sampled.size() == limits_.sampled_rows_max;
   away.sampled = plan.sampled.size();
   away_.emplace(plan.id, std::move(away));
   check_if_checked();
@@ -188,23 +204,40 @@ void StepPlanner::preempt(Sequence& sequence) {
   ++preemptions_;
 }
 
-void StepPlanner::add_segment(
-    StepPlan& plan, Away& away, Sequence& sequence, std::uint32_t rows_left, Time now) {
-  std::uint32_t rows = std::min(sequence.remaining(), rows_left);
+// The most rows that fit: fewer when not all that would be sampled can be.
+std::uint32_t StepPlanner::rows_that_fit(const Sequence& sequence, Room room) {
+  std::uint32_t rows = std::min(sequence.remaining(), room.rows);
+  while (rows > 0) {
+    const std::uint32_t sampled = sampled_rows(sequence, rows);
+    if (sampled <= room.sampled) {
+      break;
+    }
+    rows -= sampled - room.sampled;
+  }
+  return rows;
+}
+
+void StepPlanner::add_segment(StepPlan& plan, Away& away, Sequence& sequence, Room room, Time now) {
+  std::uint32_t rows = rows_that_fit(sequence, room);
   const bool alone = sequence.page && pages_.references(*sequence.page) == 1;
   // Without a spare page a prompt advances one row at a time in place, rather than not at all.
   const bool in_place = alone && (rows == 1 || spare_pages() == 0);
-  PageRef write_page;
-  if (in_place) {
-    rows = 1;
-    write_page = *sequence.page;
-  } else {
-    const auto page = pages_.acquire();
-    if (!page) {
+  rows = in_place ? std::min(rows, 1U) : rows;
+  if (rows == 0 || (!in_place && pages_.free_count() == 0)) {
+    return;
+  }
+  Member member{.id = sequence.id, .rows = rows, .write_page = {}, .in_place = in_place};
+  member.sampled = rows == sequence.remaining();
+  SampleParams next;
+  if (member.sampled) {
+    const std::size_t values = plan.values.size();
+    next = sample_params(sequence, plan.values);
+    if (plan.values.size() > limits_.values_max) {
+      plan.values.resize(values);  // its lists wait for a step that has room
       return;
     }
-    write_page = *page;
   }
+  member.write_page = in_place ? *sequence.page : pages_.acquire().value();
   if (!sequence.started) {
     sequence.started = true;
     sequence.first_step = now;
@@ -214,16 +247,20 @@ void StepPlanner::add_segment(
                            .first_position = static_cast<std::int32_t>(sequence.computed),
                            .read_page = sequence.page.value_or(PageRef{}),
                            .block_row = block_row});
+  plan.decode_rows += sequence.remaining() == 1 ? 1 : 0;
   for (std::uint32_t i = 0; i < rows; ++i) {
-    plan.tokens.push_back(static_cast<std::int32_t>(sequence.tokens[sequence.computed + i]));
-    plan.write_pages.push_back(i + 1 == rows ? write_page : PageRef{kNoPage, 0});
+    const std::uint32_t index = sequence.computed + i;
+    const auto row = static_cast<std::uint32_t>(plan.tokens.size());
+    plan.tokens.push_back(static_cast<std::int32_t>(sequence.tokens[index]));
+    plan.write_pages.push_back(i + 1 == rows ? member.write_page : PageRef{kNoPage, 0});
+    if (sequence.reports(index)) {
+      plan.sampled.push_back({row, report_params(sequence, sequence.tokens[index + 1])});
+      ++member.reports;
+    } else if (member.sampled && i + 1 == rows) {
+      plan.sampled.push_back({row, next});
+    }
   }
-  const bool sampled = rows == sequence.remaining();
-  if (sampled) {
-    plan.sampled.push_back(
-        {static_cast<std::uint32_t>(plan.tokens.size() - 1), sample_params(sequence, plan.values)});
-  }
-  away.members.push_back({sequence.id, rows, write_page, in_place, sampled});
+  away.members.push_back(member);
 }
 
 void StepPlanner::add_block_table(StepPlan& plan, const Away& away) const {
@@ -252,7 +289,7 @@ bool StepPlanner::end_stuck() {
   finish(oldest,
          FinishReason::kError,
          Error{Kind::kInternal,
-               text(oldest.id) + " can't go on: it needs a page and " +
+               text_of(oldest.id) + " can't go on: it needs a page and " +
                    std::to_string(blocks_for(oldest.tokens.size())) + " KV blocks; free are " +
                    std::to_string(pages_.free_count()) + " pages and " +
                    std::to_string(blocks_.free_count()) + " blocks, quarantined " +
@@ -261,158 +298,6 @@ bool StepPlanner::end_stuck() {
                std::source_location::current()},
          {});
   return true;
-}
-
-// ---- what came back -----------------------------------------------------------------------------
-
-Status StepPlanner::complete(StepId step, std::span<const SampleResult> results) {
-  const auto found = away_.find(step);
-  if (found == away_.end()) {
-    return error(Kind::kInvalid,
-                 "step " + std::to_string(step.value) + " is not away: its completion is stale");
-  }
-  if (found->second.sampled != results.size()) {
-    return fail(step,
-                Error{Kind::kInternal,
-                      "step " + std::to_string(step.value) + " came back with " +
-                          std::to_string(results.size()) + " results for " +
-                          std::to_string(found->second.sampled) + " sampled rows",
-                      std::source_location::current()});
-  }
-  const Away away = std::move(found->second);
-  away_.erase(found);
-  std::size_t next = 0;
-  for (const Member& member : away.members) {
-    const SampleResult* result = member.sampled ? &results[next++] : nullptr;
-    advance(sequences_.at(member.id), member, result);
-  }
-  check_if_checked();
-  return {};
-}
-
-void StepPlanner::advance(Sequence& sequence, const Member& member, const SampleResult* result) {
-  sequence.away.reset();
-  bool balanced = true;
-  if (!member.in_place) {
-    balanced = !sequence.page || release(*sequence.page);
-    sequence.page = member.write_page;
-  }
-  sequence.computed += member.rows;
-  if (sequence.cancelled) {
-    finish(sequence, FinishReason::kCancelled, {}, {});
-  } else if (!balanced) {
-    finish(sequence,
-           FinishReason::kError,
-           Error{Kind::kInternal,
-                 text(sequence.id) + " lost a state page; see the count of imbalances",
-                 std::source_location::current()},
-           {});
-  } else if (result != nullptr) {
-    emit(sequence, *result);
-  }
-}
-
-void StepPlanner::emit(Sequence& sequence, const SampleResult& result) {
-  if (result.token < 0 || static_cast<std::uint32_t>(result.token) >= limits_.vocab) {
-    finish(sequence,
-           FinishReason::kError,
-           Error{Kind::kInternal,
-                 text(sequence.id) + " sampled token " + std::to_string(result.token) +
-                     "; the vocabulary has " + std::to_string(limits_.vocab) +
-                     ": the logits may hold no number",
-                 std::source_location::current()},
-           {});
-    return;
-  }
-  std::vector<TokenOutput> tokens{output_of(result)};
-  const std::uint32_t token = tokens.front().token;
-  sequence.tokens.push_back(token);
-  ++sequence.counts[token];
-  sequence.spared = false;
-  sequence.attempts = 0;
-  const Request& request = *sequence.request;
-  if (!request.ignore_stop_tokens && contains(request.stop_tokens, token)) {
-    finish(sequence, FinishReason::kStop, {}, std::move(tokens));
-  } else if (sequence.generated() >= request.max_tokens) {
-    finish(sequence, FinishReason::kLength, {}, std::move(tokens));
-  } else {
-    events_.push_back({.id = sequence.id,
-                       .tokens = std::move(tokens),
-                       .failure = {},
-                       .preemptions = sequence.preemptions,
-                       .first_step = sequence.first_step});
-  }
-}
-
-Status StepPlanner::fail(StepId step, const Error& why) {
-  const auto found = away_.find(step);
-  if (found == away_.end()) {
-    return error(Kind::kInvalid,
-                 "step " + std::to_string(step.value) + " is not away: its failure is stale");
-  }
-  const Away away = std::move(found->second);
-  away_.erase(found);
-  ++failed_steps_;
-  for (const Member& member : away.members) {
-    retry(sequences_.at(member.id), member, why);
-  }
-  check_if_checked();
-  return {};
-}
-
-void StepPlanner::retry(Sequence& sequence, const Member& member, const Error& why) {
-  sequence.away.reset();
-  const bool balanced = member.in_place || release(member.write_page);
-  if (sequence.cancelled) {
-    finish(sequence, FinishReason::kCancelled, {}, {});
-    return;
-  }
-  ++sequence.attempts;
-  if (!balanced || sequence.attempts >= limits_.attempts_max) {
-    finish(sequence,
-           FinishReason::kError,
-           Error{why.kind,
-                 text(sequence.id) + " failed " + std::to_string(sequence.attempts) +
-                     " times, the last time with: " + why.message,
-                 why.where},
-           {});
-    return;
-  }
-  if (member.in_place) {
-    drop_state(sequence);
-  }
-}
-
-void StepPlanner::cancel(RequestId id) {
-  const auto found = sequences_.find(id);
-  if (found == sequences_.end()) {
-    return;
-  }
-  found->second.cancelled = true;
-  if (!found->second.away) {
-    finish(found->second, FinishReason::kCancelled, {}, {});
-  }
-}
-
-void StepPlanner::abort(const Error& why) {
-  for (const auto& [step, away] : away_) {
-    for (const Member& member : away.members) {
-      sequences_.at(member.id).away.reset();
-      if (!member.in_place) {
-        static_cast<void>(release(member.write_page));
-      }
-    }
-  }
-  away_.clear();
-  while (!sequences_.empty()) {
-    Sequence& sequence = sequences_.begin()->second;
-    if (sequence.cancelled) {
-      finish(sequence, FinishReason::kCancelled, {}, {});
-    } else {
-      finish(sequence, FinishReason::kError, why, {});
-    }
-  }
-  check_if_checked();
 }
 
 // ---- holdings -----------------------------------------------------------------------------------
@@ -435,20 +320,21 @@ void StepPlanner::drop_state(Sequence& sequence) {
   waiting_.insert(sequence.id);
 }
 
+// `last` has the news that come with the end, if any.
 void StepPlanner::finish(Sequence& sequence,
                          FinishReason reason,
                          std::optional<Error> failure,
-                         std::vector<TokenOutput> tokens) {
+                         SequenceEvent last) {
   TROUPE_CHECK(!sequence.away, "a sequence ends between two steps");
   drop_state(sequence);
   waiting_.erase(sequence.id);
-  events_.push_back({.id = sequence.id,
-                     .tokens = std::move(tokens),
-                     .finished = true,
-                     .reason = reason,
-                     .failure = std::move(failure),
-                     .preemptions = sequence.preemptions,
-                     .first_step = sequence.first_step});
+  last.id = sequence.id;
+  last.finished = true;
+  last.reason = reason;
+  last.failure = std::move(failure);
+  last.preemptions = sequence.preemptions;
+  last.first_step = sequence.first_step;
+  events_.push_back(std::move(last));
   sequences_.erase(RequestId{sequence.id});
 }
 

@@ -17,6 +17,9 @@
 //       kInternal.
 // SL-5: a second step is planned while one is away only when that one was full: otherwise the
 //       batch would fall apart into halves that read the weights twice.
+// SL-6: prompt logprobs are reported once for each token, in order, whatever the chunks and
+//       however often the sequence was recomputed; they take sampled rows that nobody needs for a
+//       next token.
 #pragma once
 
 #include "runtime/base/error.h"
@@ -39,14 +42,16 @@
 namespace troupe {
 
 struct PlannerLimits {
-  std::uint32_t pages = 0;          // state pages, the zero page included; at least 2
-  std::uint32_t blocks = 0;         // KV blocks
-  std::uint32_t step_rows_max = 0;  // rows of a step
+  std::uint32_t pages = 0;             // state pages, the zero page included; at least 2
+  std::uint32_t blocks = 0;            // KV blocks
+  std::uint32_t step_rows_max = 0;     // rows of a step
+  std::uint32_t sampled_rows_max = 0;  // of them, the most that are sampled
   std::uint32_t sequences_max =
       0;  // sequences that run at once, at most the rows, segments and sampled rows of a step
   std::uint32_t steps_max = 2;     // steps away at once
   std::uint32_t attempts_max = 3;  // failed steps in a row that a sequence survives but the last
   std::uint32_t vocab = 0;         // sampled ids are below
+  std::uint32_t values_max = 1U << 16;  // entries of all sparse sampling lists of a step
 };
 
 struct PlannerStatus {
@@ -94,25 +99,34 @@ class StepPlanner final {
     std::uint32_t rows = 0;
     PageRef write_page;
     bool in_place = false;
-    bool sampled = false;
+    std::uint32_t reports = 0;  // rows that report on the prompt
+    bool sampled = false;       // its last row brings the next token
   };
   struct Away {
     std::vector<Member> members;
     std::size_t sampled = 0;
   };
 
+  struct Room {
+    std::uint32_t rows = 0;
+    std::uint32_t sampled = 0;
+  };
+
+  [[nodiscard]] Status check_values(RequestId id, const Request& request) const;
   [[nodiscard]] bool may_plan() const;
   void admit_waiting();
   [[nodiscard]] bool admit(Sequence& sequence);
   [[nodiscard]] bool grow(Sequence& sequence);
   [[nodiscard]] Sequence* youngest_victim(RequestId older_than);
   void preempt(Sequence& sequence);
-  void add_segment(
-      StepPlan& plan, Away& away, Sequence& sequence, std::uint32_t rows_left, Time now);
+  [[nodiscard]] static std::uint32_t rows_that_fit(const Sequence& sequence, Room room);
+  void add_segment(StepPlan& plan, Away& away, Sequence& sequence, Room room, Time now);
   void add_block_table(StepPlan& plan, const Away& away) const;
   [[nodiscard]] bool end_stuck();
 
-  void advance(Sequence& sequence, const Member& member, const SampleResult* result);
+  void advance(Sequence& sequence, const Member& member, std::span<const SampleResult> results);
+  [[nodiscard]] bool collect_reports(Sequence& sequence, std::span<const SampleResult> results);
+  void end_without_number(Sequence& sequence, const SampleResult& result);
   void emit(Sequence& sequence, const SampleResult& result);
   void retry(Sequence& sequence, const Member& member, const Error& why);
   void drop_state(Sequence& sequence);
@@ -120,7 +134,7 @@ class StepPlanner final {
   void finish(Sequence& sequence,
               FinishReason reason,
               std::optional<Error> failure,
-              std::vector<TokenOutput> tokens);
+              SequenceEvent last);
   [[nodiscard]] std::uint32_t spare_pages() const;
   void check_if_checked() const;
 

@@ -81,6 +81,15 @@ Status check_stops(const std::vector<std::string>& stops) {
   return {};
 }
 
+Status check_alternatives(const char* what, const std::optional<std::uint32_t>& count) {
+  if (count && *count > kTopLogprobs) {
+    return error(Kind::kInvalid,
+                 std::string(what) + " is " + std::to_string(*count) + "; allowed is 0 to " +
+                     std::to_string(kTopLogprobs));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view name(FinishReason reason) {
@@ -117,11 +126,8 @@ Status check_request(const Request& request, std::uint32_t vocab, std::uint32_t 
     }
   }
   TROUPE_TRY(check_sampling(request.sampling, vocab));
-  if (request.logprobs && *request.logprobs > kTopLogprobs) {
-    return error(Kind::kInvalid,
-                 "logprobs is " + std::to_string(*request.logprobs) + "; allowed is 0 to " +
-                     std::to_string(kTopLogprobs));
-  }
+  TROUPE_TRY(check_alternatives("logprobs", request.logprobs));
+  TROUPE_TRY(check_alternatives("prompt_logprobs", request.prompt_logprobs));
   return check_stops(request.stop_strings);
 }
 

@@ -49,8 +49,9 @@ enum class FinishReason : std::uint8_t { kStop, kLength, kCancelled, kError };
 
 struct TokenOutput {
   std::uint32_t token = 0;
-  float logprob = 0;            // with Request::logprobs
+  float logprob = 0;  // with Request::logprobs; -infinity: an id that the model never chooses
   std::vector<TokenValue> top;  // with Request::logprobs
+  bool operator==(const TokenOutput&) const = default;
 };
 
 struct RequestStats {

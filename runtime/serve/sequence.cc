@@ -12,6 +12,27 @@ std::uint32_t end_of(const std::vector<TokenValue>& values) {
 
 }  // namespace
 
+std::string text_of(RequestId id) {
+  return "request " + std::to_string(id.value);
+}
+
+std::uint32_t sampled_rows(const Sequence& sequence, std::uint32_t rows) {
+  std::uint32_t count = rows == sequence.remaining() ? 1 : 0;
+  for (std::uint32_t i = 0; i < rows; ++i) {
+    count += sequence.reports(sequence.computed + i) ? 1 : 0;
+  }
+  return count;
+}
+
+SampleParams report_params(const Sequence& sequence, std::uint32_t next) {
+  SampleParams params;
+  params.forced = static_cast<std::int32_t>(next);
+  params.key = sequence.seed;
+  params.top_logprobs = sequence.request->prompt_logprobs.value_or(0);
+  params.want_logprob = 1;
+  return params;
+}
+
 SampleParams sample_params(const Sequence& sequence, std::vector<TokenValue>& values) {
   const SamplingParams& from = sequence.request->sampling;
   SampleParams to;

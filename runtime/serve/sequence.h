@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace troupe {
@@ -31,6 +32,10 @@ struct Sequence {
   std::vector<std::uint32_t>
       prompt_set;  // distinct prompt tokens, ascending; only with a repetition penalty
 
+  // With Request::prompt_logprobs: of the prompt's first tokens, in order. Taken once, with the
+  // first token of the answer; kept when the state is recomputed, so that no row reports twice.
+  std::vector<TokenOutput> prompt_outputs;
+
   bool cancelled = false;
   bool spared = false;         // resumed and has emitted no token since: not to be preempted
   bool started = false;        // first_step is the time of its first step
@@ -44,7 +49,19 @@ struct Sequence {
   [[nodiscard]] std::uint32_t generated() const {
     return static_cast<std::uint32_t>(tokens.size() - request->prompt.size());
   }
+  // Whether the row of tokens[index] tells how likely the next token of the prompt is, which is
+  // not known yet.
+  [[nodiscard]] bool reports(std::uint32_t index) const {
+    return request->prompt_logprobs && generated() == 0 && index + 1 < tokens.size() &&
+           index + 1 >= prompt_outputs.size();
+  }
 };
+
+// Of the sequence's next `rows` rows: how many are sampled, as they report on the prompt or bring
+// the next token.
+[[nodiscard]] std::uint32_t sampled_rows(const Sequence& sequence, std::uint32_t rows);
+
+[[nodiscard]] std::string text_of(RequestId id);  // "request 7"
 
 [[nodiscard]] constexpr std::uint32_t blocks_for(std::uint64_t token_count) {
   return static_cast<std::uint32_t>((token_count + kBlockTokens - 1) / kBlockTokens);
@@ -54,5 +71,8 @@ struct Sequence {
 // ascending by token; the prompt's list leaves out tokens that are in the generated list, so that
 // no token is penalised twice.
 [[nodiscard]] SampleParams sample_params(const Sequence& sequence, std::vector<TokenValue>& values);
+
+// Those of a row that reports on the prompt's token `next`.
+[[nodiscard]] SampleParams report_params(const Sequence& sequence, std::uint32_t next);
 
 }  // namespace troupe

@@ -29,6 +29,8 @@ struct StepPlan {
   std::vector<PageRef> freed_pages;
   std::vector<BlockRef> freed_blocks;
 
+  std::uint32_t decode_rows = 0;  // rows of sequences that wait for nothing but their next token
+
   [[nodiscard]] bool empty() const { return segments.empty(); }
   [[nodiscard]] StepInputs inputs() const {  // borrows from this plan
     return {.tokens = tokens,
@@ -55,6 +57,7 @@ struct StepResult {
 struct SequenceEvent {
   RequestId id;
   std::vector<TokenOutput> tokens;
+  std::vector<TokenOutput> prompt;  // as RequestEvent::prompt
   bool finished = false;
   FinishReason reason = FinishReason::kStop;
   std::optional<Error> failure;  // with kError

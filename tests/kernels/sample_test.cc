@@ -122,6 +122,35 @@ TEST_P(Sampling, ReportsLogProbabilitiesOfTheRawLogits) {
   EXPECT_NEAR(static_cast<double>(result.top[2].value), 1 - log_sum, 1e-6);
 }
 
+TEST_P(Sampling, ReportsAForcedTokenWithTheBitsOfAChosenOne) {
+  const std::vector<float> logits = noise(5, 3001, 4);
+  SampleParams params{.top_logprobs = 4, .want_logprob = 1};
+  const SampleResult chosen = sample(set(), act(), logits, params);
+  params.temperature = 1;
+  params.forced = chosen.token;
+
+  const SampleResult forced = sample(set(), act(), logits, params, 7);
+
+  EXPECT_EQ(forced.token, chosen.token);
+  EXPECT_EQ(forced.logprob, chosen.logprob);
+  EXPECT_EQ(forced.top, chosen.top);
+  params.forced = 17;
+  const SampleResult other = sample(set(), act(), logits, params);
+  EXPECT_EQ(other.token, 17);
+  EXPECT_EQ(other.top, chosen.top);
+  EXPECT_NEAR(other.logprob - chosen.logprob,
+              logits[17] - logits[static_cast<std::size_t>(chosen.token)],
+              1e-5);
+}
+
+TEST_P(Sampling, GivesAForcedTokenThatItNeverChoosesNoProbability) {
+  SampleParams params{.want_logprob = 1, .forced = 4};
+  EXPECT_EQ(sample(set(), act(), {1, 2, 0, 9, 9}, params, 0, {}, 3).logprob, -kInfinity);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  params.forced = 1;
+  EXPECT_EQ(sample(set(), act(), {1, 2, nan}, params).token, -1);
+}
+
 TEST_P(Sampling, PenaltiesAndBiasMoveTheChoice) {
   const std::vector<float> logits = {4, 3.9F, -1, 3.5F};
   EXPECT_EQ(sample(set(),

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -17,7 +18,7 @@ namespace troupe {
 
 struct DriverOptions {
   std::uint32_t pages = 9, blocks = 16, step_rows_max = 8, sequences_max = 4, steps_max = 2,
-                vocab = 64;
+                vocab = 64, sampled_rows_max = 0;  // 0: as many as sequences
 };
 
 class Driver {
@@ -26,6 +27,7 @@ class Driver {
       : planner({.pages = options.pages,
                  .blocks = options.blocks,
                  .step_rows_max = options.step_rows_max,
+                 .sampled_rows_max = std::max(options.sampled_rows_max, options.sequences_max),
                  .sequences_max = options.sequences_max,
                  .steps_max = options.steps_max,
                  .attempts_max = 3,
@@ -37,6 +39,7 @@ class Driver {
              .contexts = 4,
              .max_rows = options.step_rows_max,
              .max_segments = options.sequences_max,
+             .max_sampled = options.sampled_rows_max,
              .vocab = options.vocab,
              .max_context = 0,
              .defer = [this](std::function<void()> work) { deferred_.push_back(std::move(work)); },
@@ -94,6 +97,10 @@ class Driver {
           << "news of request " << event.id.value << " after its end";
       for (const auto& output : event.tokens) {
         tokens[event.id].push_back(output.token);
+        reported[event.id].push_back(output);
+      }
+      if (!event.prompt.empty()) {
+        EXPECT_TRUE(prompts.emplace(event.id, event.prompt).second) << "a prompt reported twice";
       }
       if (event.finished) {
         ends.emplace(event.id, std::move(event));
@@ -108,6 +115,8 @@ class Driver {
     ASSERT_TRUE(ends.contains(id)) << "request " << id.value << " has not ended";
     EXPECT_EQ(ends.at(id).reason, answer.reason) << "request " << id.value;
     EXPECT_EQ(tokens[id], answer.tokens) << "request " << id.value;
+    EXPECT_TRUE(reported[id] == answer.outputs) << "request " << id.value << ": logprobs";
+    EXPECT_TRUE(prompts[id] == answer.prompt) << "request " << id.value << ": prompt logprobs";
   }
 
   void expect_idle() {
@@ -123,6 +132,8 @@ class Driver {
   std::deque<std::pair<StepPlan, TicketId>> away;
   std::map<RequestId, std::pair<Request, std::uint64_t>> requests;
   std::map<RequestId, std::vector<std::uint32_t>> tokens;
+  std::map<RequestId, std::vector<TokenOutput>> reported;
+  std::map<RequestId, std::vector<TokenOutput>> prompts;
   std::map<RequestId, SequenceEvent> ends;
 
  private:

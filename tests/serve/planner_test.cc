@@ -403,7 +403,8 @@ TEST_P(PlannerProperty, AnswersEveryRequestAsTheOracleWhateverHappens) {
   Driver driver({.pages = static_cast<std::uint32_t>(2 + rng.below(8)),
                  .blocks = static_cast<std::uint32_t>(3 + rng.below(8)),
                  .step_rows_max = static_cast<std::uint32_t>(sequences + rng.below(40)),
-                 .sequences_max = sequences});
+                 .sequences_max = sequences,
+                 .sampled_rows_max = static_cast<std::uint32_t>(sequences + rng.below(12))});
   std::set<RequestId> cancelled;
   std::uint32_t fails = 0;
   for (int operation = 0; operation < 400; ++operation) {
@@ -415,6 +416,12 @@ TEST_P(PlannerProperty, AnswersEveryRequestAsTheOracleWhateverHappens) {
         request.sampling.temperature = rng.below(2) != 0 ? 1.0F : 0.0F;
         request.sampling.repetition_penalty = rng.below(3) == 0 ? 1.25F : 1.0F;
         request.stop_tokens = {static_cast<std::uint32_t>(rng.below(64))};
+        if (rng.below(3) == 0) {
+          request.prompt_logprobs = static_cast<std::uint32_t>(rng.below(4));
+        }
+        if (rng.below(3) == 0) {
+          request.logprobs = static_cast<std::uint32_t>(rng.below(4));
+        }
         driver.add(std::move(request), rng.next());
         break;
       }

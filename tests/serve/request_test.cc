@@ -31,7 +31,7 @@ TEST(Request, AcceptsDefaultsAndLimits) {
               r.sampling.min_p = 1;
               r.sampling.presence_penalty = -2;
               r.sampling.logit_bias = {{99, 100.0F}, {0, -100.0F}};
-              r.logprobs = 20;
+              r.logprobs = r.prompt_logprobs = 20;
               r.stop_strings = {"x"};
               r.stop_tokens = {4000};
             }),
@@ -91,6 +91,8 @@ TEST(Request, RefusesABiasOnNoTokenOrTwiceOnOne) {
 
 TEST(Request, RefusesTooManyLogprobs) {
   EXPECT_EQ(refusal([](Request& r) { r.logprobs = 21; }), "logprobs is 21; allowed is 0 to 20");
+  EXPECT_EQ(refusal([](Request& r) { r.prompt_logprobs = 21; }),
+            "prompt_logprobs is 21; allowed is 0 to 20");
 }
 
 TEST(Request, RefusesEmptyLongAndManyStopStrings) {

@@ -100,7 +100,8 @@ Status Core::check_shape(const StepInputs& in) const {
     }
   }
   if (rows == 0 || rows > options_.max_rows || rows != in.tokens.size() ||
-      rows != in.write_pages.size() || in.segments.size() > options_.max_segments) {
+      rows != in.write_pages.size() || in.segments.size() > options_.max_segments ||
+      in.sampled.size() > std::max(options_.max_sampled, options_.max_segments)) {
     return error(Kind::kInvalid, "the step's sizes do not fit: " + std::to_string(rows) + " rows");
   }
   for (std::size_t i = 0; i < in.sampled.size(); ++i) {
@@ -302,10 +303,11 @@ void Core::run_segment(Ticket& ticket, const SegmentInput& segment, std::uint32_
           return input.row == row;
         });
     if (sampled != step.sampled.end()) {
-      SampleResult result;
-      result.token = static_cast<std::int32_t>(
-          fake_token(hash, position, sampled->params, step.values, options_.vocab));
-      ticket.results.push_back(result);
+      const SampleParams& params = sampled->params;
+      const std::uint32_t chosen =
+          params.forced >= 0 ? static_cast<std::uint32_t>(params.forced)
+                             : fake_token(hash, position, params, step.values, options_.vocab);
+      ticket.results.push_back(fake_report(hash, chosen, params, options_.vocab));
     }
   }
 }
@@ -339,7 +341,9 @@ class FakeStageImpl final : public FakeStage, private Executable, private AsyncP
     info_.ledger.blocks = options.blocks;
     info_.ledger.contexts = options.contexts;
     info_.max_rows = options.max_rows;
-    info_.max_segments = info_.max_sampled = options.max_segments;
+    info_.max_segments = options.max_segments;
+    info_.max_sampled = options.max_sampled != 0 ? options.max_sampled : options.max_segments;
+    info_.max_values = 1U << 16;
     info_.vocab = options.vocab;
     info_.max_context =
         options.max_context != 0 ? options.max_context : options.blocks * kBlockTokens;

@@ -33,6 +33,7 @@ struct FakeStageOptions {
   std::uint32_t contexts = 2;
   std::uint32_t max_rows = 16;
   std::uint32_t max_segments = 8;
+  std::uint32_t max_sampled = 0;  // 0: as many as segments
   std::uint32_t vocab = 64;
   std::uint32_t max_context = 0;  // 0: what the blocks hold
   // Runs the given work later, exactly once; empty: within commit_no_wait. Work that outlives the
@@ -55,6 +56,8 @@ class FakeStage : public Stage {
 // included.
 struct FakeAnswer {
   std::vector<std::uint32_t> tokens;
+  std::vector<TokenOutput> outputs;  // the same tokens with what is reported of them
+  std::vector<TokenOutput> prompt;   // with Request::prompt_logprobs
   FinishReason reason = FinishReason::kLength;
 };
 [[nodiscard]] FakeAnswer fake_answer(const Request& request,

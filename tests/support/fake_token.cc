@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -57,15 +58,53 @@ std::uint32_t fake_token(std::uint64_t history,
   return static_cast<std::uint32_t>(hash % vocab);
 }
 
+SampleResult fake_report(std::uint64_t history,
+                         std::uint32_t token,
+                         const SampleParams& params,
+                         std::uint32_t vocab) {
+  const auto value = [history](std::uint64_t of) {
+    return -static_cast<float>(fake_mix(history, of) % 4096) / 64;
+  };
+  SampleResult result;
+  result.token = static_cast<std::int32_t>(token);
+  result.logprob = params.want_logprob != 0 ? value(token) : 0;
+  result.top_count = std::min(params.top_logprobs, kTopLogprobs);
+  for (std::uint32_t i = 0; i < result.top_count; ++i) {
+    const auto other = static_cast<std::uint32_t>((history + i) % vocab);
+    result.top[i] = {other, value(other)};
+  }
+  return result;
+}
+
+namespace {
+
+TokenOutput fake_output(std::uint64_t history,
+                        std::uint32_t token,
+                        const std::optional<std::uint32_t>& alternatives,
+                        std::uint32_t vocab) {
+  SampleParams params;
+  params.top_logprobs = alternatives.value_or(0);
+  params.want_logprob = alternatives ? 1 : 0;
+  const SampleResult result = fake_report(history, token, params, vocab);
+  return {token, result.logprob, {result.top.begin(), result.top.begin() + result.top_count}};
+}
+
+}  // namespace
+
 FakeAnswer fake_answer(const Request& request, std::uint64_t seed, std::uint32_t vocab) {
   const SamplingParams& from = request.sampling;
+  FakeAnswer answer;
   std::uint64_t hash = kFakeEmptyHistory;
   for (const std::uint32_t token : request.prompt) {
+    if (request.prompt_logprobs) {
+      answer.prompt.push_back(answer.prompt.empty()
+                                  ? TokenOutput{.token = token, .top = {}}
+                                  : fake_output(hash, token, request.prompt_logprobs, vocab));
+    }
     hash = fake_mix(hash, token);
   }
   auto position = static_cast<std::uint32_t>(request.prompt.size() - 1);
   std::map<std::uint32_t, float> counts;
-  FakeAnswer answer;
   while (answer.tokens.size() < request.max_tokens) {
     // Built from the request here, on purpose not by the planner's own function.
     std::vector<TokenValue> values;
@@ -101,6 +140,7 @@ FakeAnswer fake_answer(const Request& request, std::uint64_t seed, std::uint32_t
     params.bias_end = static_cast<std::uint32_t>(values.size());
     const std::uint32_t token = fake_token(hash, position, params, values, vocab);
     answer.tokens.push_back(token);
+    answer.outputs.push_back(fake_output(hash, token, request.logprobs, vocab));
     if (!request.ignore_stop_tokens &&
         std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) !=
             request.stop_tokens.end()) {

@@ -19,4 +19,11 @@ inline constexpr std::uint64_t kFakeEmptyHistory = 0x9e3779b97f4a7c15ULL;
                                        std::span<const TokenValue> values,
                                        std::uint32_t vocab);
 
+// What a sampler reports of a token that follows a history: numbers that depend on both and on how
+// many alternatives are asked for.
+[[nodiscard]] SampleResult fake_report(std::uint64_t history,
+                                       std::uint32_t token,
+                                       const SampleParams& params,
+                                       std::uint32_t vocab);
+
 }  // namespace troupe
