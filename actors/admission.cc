@@ -8,9 +8,11 @@ namespace troupe {
 Result<RequestId> AdmissionGate::enter(const std::function<void(RequestId)>& hand_over) {
   const std::lock_guard lock(mutex_);
   if (closed_) {
+    record_->refused_closed();
     return tl::unexpected(*closed_);
   }
   if (inside_ >= limit_) {
+    record_->refused_full(inside_, limit_);
     return error(Kind::kOverloaded,
                  "the queue is full: " + std::to_string(inside_) +
                      " requests are running or waiting, at most " + std::to_string(limit_) +
@@ -78,6 +80,9 @@ void OpenRequest::report(RequestEvent event) {
   }
   event.id = id_;
   open_ = !event.finished;
+  if (event.finished) {
+    gate_->record().finished(event);
+  }
   if (sink_) {
     sink_(event);
   }
@@ -95,8 +100,10 @@ Result<RequestId> submit_request(
   // Held until the gate's lock is free again: if the gateway is dead, this is the last owner, and
   // its end takes that lock.
   const auto open = std::make_shared<OpenRequest>(std::move(request), std::move(sink), gate);
-  return gate->enter([&open, &hand_over](RequestId id) {
+  return gate->enter([&open, &hand_over, &gate](RequestId id) {
     open->entered(id);
+    gate->record().admitted(id, *open->request());
+    gate->record().begin_work(NodeActor::kGateway);
     hand_over(open);
   });
 }

@@ -8,6 +8,7 @@
 //       before.
 #pragma once
 
+#include "actors/node_record.h"
 #include "runtime/base/error.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/sources.h"
@@ -19,12 +20,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 namespace troupe {
 
 class AdmissionGate final {
  public:
-  explicit AdmissionGate(std::uint32_t limit) : limit_(limit) {}
+  AdmissionGate(std::uint32_t limit, std::shared_ptr<NodeRecord> record)
+      : limit_(limit), record_(std::move(record)) {}
 
   // Counts a request in and calls `hand_over` with its id (ascending, in the order of the calls).
   // Errors: kOverloaded when full, or why the gate was closed; then nothing was called.
@@ -35,11 +38,13 @@ class AdmissionGate final {
   // True when all have left; waits for that up to `patience`, in real time.
   [[nodiscard]] bool wait_empty(Time patience);
   [[nodiscard]] std::uint32_t inside() const;
+  [[nodiscard]] NodeRecord& record() const { return *record_; }
 
  private:
   mutable std::mutex mutex_;
   std::condition_variable left_;
   const std::uint32_t limit_;
+  const std::shared_ptr<NodeRecord> record_;
   std::uint32_t inside_ = 0;
   std::uint64_t last_ = 0;
   std::optional<Error> closed_;
@@ -70,7 +75,7 @@ class OpenRequest final {
 };
 
 // Enters a checked request; `hand_over` gets it under the gate's lock. Errors: as
-// AdmissionGate::enter.
+// AdmissionGate::enter. Counts what comes of it.
 [[nodiscard]] Result<RequestId> submit_request(
     Request request,
     RequestSink sink,

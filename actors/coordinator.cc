@@ -3,6 +3,7 @@
 #include "actors/protocol.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -19,6 +20,8 @@ struct CoordinatorState {
   DeviceHandle device;
   GatewayHandle gateway;
   std::unique_ptr<StepPlanner> planner;
+  std::shared_ptr<NodeRecord> record;
+  std::map<StepId, NodeRecord::StepRows> away;
   std::optional<Error> lost;
 };
 static_assert(!std::is_aggregate_v<CoordinatorState>);
@@ -26,8 +29,16 @@ static_assert(!std::is_aggregate_v<CoordinatorState>);
 using Self = CoordinatorHandle::stateful_pointer<CoordinatorState>;
 
 void tell(Self self, std::vector<SequenceEvent> events) {
-  if (!events.empty() && self->state.gateway) {
-    self->send(self->state.gateway,
+  auto& state = self->state;
+  state.record->planner(state.planner->status());
+  for (const SequenceEvent& event : events) {
+    if (event.finished) {
+      state.record->end_work(NodeActor::kCoordinator);
+    }
+  }
+  if (!events.empty() && state.gateway) {
+    state.record->begin_work(NodeActor::kGateway);
+    self->send(state.gateway,
                News{std::make_shared<const std::vector<SequenceEvent>>(std::move(events))});
   }
 }
@@ -48,6 +59,7 @@ void lose_device(Self self, Error why) {
     return;
   }
   state.lost = std::move(why);
+  state.record->lost(*state.lost);
   state.planner->abort(*state.lost);
   tell(self, state.planner->take_events());
   if (state.gateway) {
@@ -65,6 +77,11 @@ void land(Self self, const StepDone& done) {
   if (!done.result->status && done.result->status.error().kind == Kind::kDisconnected) {
     lose_device(self, done.result->status.error());
     return;
+  }
+  if (const auto found = state.away.find(done.step); found != state.away.end()) {
+    state.record->done(done.step, found->second, *done.result);
+    state.record->advance_work(NodeActor::kCoordinator);
+    state.away.erase(found);
   }
   // A stale step is refused by the planner and changes nothing; there is nobody to tell.
   const Status taken = done.result->status
@@ -86,10 +103,13 @@ void pump(Self self) {
   auto& state = self->state;
   while (!state.lost) {
     StepPlan plan = state.planner->plan(state.clock->now());
+    state.record->planned(plan);
     if (plan.empty()) {
       break;
     }
     const StepId step = plan.id;
+    const auto rows = static_cast<std::uint32_t>(plan.tokens.size());
+    state.away[step] = {plan.decode_rows, rows - plan.decode_rows};
     self->request(state.device,
                   std::chrono::duration_cast<std::chrono::milliseconds>(state.deadline),
                   CommitStep{std::make_shared<const StepPlan>(std::move(plan))})
@@ -118,28 +138,24 @@ void admit(Self self, const Admit& message) {
   }
 }
 
-NodeStatus status_of(const StepPlanner& planner) {
-  const PlannerStatus status = planner.status();
-  return {.steps = status.steps,
-          .waiting = status.waiting,
-          .running = status.running,
-          .pages_used = status.pages_used,
-          .blocks_used = status.blocks_used,
-          .imbalances = status.imbalances,
-          .preemptions = status.preemptions};
-}
-
 CoordinatorHandle::behavior_type coordinator_actor(Self self,
-                                                   const Clock* clock,
-                                                   Time deadline,
+                                                   const NodeConfig& config,
                                                    const PlannerLimits& limits,
                                                    const DeviceHandle& device) {
   auto& state = self->state;
-  state.clock = clock;
-  state.deadline = deadline;
+  state.clock = config.clock;
+  state.deadline = config.options.step_deadline;
   state.device = device;
   state.planner = std::make_unique<StepPlanner>(limits);
-  self->set_exit_handler([self](caf::exit_msg& message) { self->quit(message.reason); });
+  state.record = config.record;
+  state.record->planner(state.planner->status());
+  self->set_exit_handler([self](caf::exit_msg& message) {
+    auto& planner = *self->state.planner;
+    planner.abort(
+        Error{Kind::kCancelled, "the node is being stopped", std::source_location::current()});
+    self->state.record->planner(planner.status());
+    self->quit(message.reason);
+  });
   return {
       [self](const Introduce& message) { self->state.gateway = message.gateway; },
       [self](const Admit& message) { admit(self, message); },
@@ -148,7 +164,6 @@ CoordinatorHandle::behavior_type coordinator_actor(Self self,
         pump(self);
       },
       [self](const DeviceDown& message) { lose_device(self, message.why); },
-      [self](const QueryStatus& message) { message.answer(status_of(*self->state.planner)); },
   };
 }
 
@@ -176,8 +191,11 @@ Result<PlannerLimits> planner_limits(Stage& stage, const NodeOptions& options) {
   limits.pages = info.ledger.pages;
   limits.blocks = info.ledger.blocks;
   limits.step_rows_max = std::min(options.step_rows_max, info.max_rows);
-  limits.sequences_max =
-      std::min({options.sequences_max, limits.step_rows_max, info.max_segments, info.max_sampled});
+  // Half of every step's rows are left to prompts, however many answers are being written.
+  limits.sequences_max = std::min({options.sequences_max,
+                                   std::max(limits.step_rows_max / 2, 1U),
+                                   info.max_segments,
+                                   info.max_sampled});
   limits.sampled_rows_max = info.max_sampled;
   limits.values_max = info.max_values;
   limits.steps_max = std::min(pipeline->depth(), 2U);
@@ -193,8 +211,7 @@ CoordinatorHandle spawn_coordinator(caf::actor_system& system,
                                     const NodeConfig& config,
                                     const PlannerLimits& limits,
                                     const DeviceHandle& device) {
-  return system.spawn(
-      coordinator_actor, config.clock, config.options.step_deadline, limits, device);
+  return system.spawn(coordinator_actor, config, limits, device);
 }
 
 }  // namespace troupe

@@ -35,6 +35,7 @@ struct DeviceState {
   std::unique_ptr<Device> device;
   std::unique_ptr<Stage> stage;  // after the device: goes first
   AsyncPipeline* pipeline = nullptr;
+  std::shared_ptr<NodeRecord> record;
   std::map<TicketId, Pending> open;
 };
 static_assert(!std::is_aggregate_v<DeviceState>);
@@ -62,8 +63,10 @@ StepDone collect(AsyncPipeline& pipeline, StepId step, const TicketDone& done) {
 }
 
 DeviceHandle::behavior_type device_actor(DeviceHandle::stateful_pointer<DeviceState> self,
-                                         const std::shared_ptr<DeviceParts>& parts) {
+                                         const std::shared_ptr<DeviceParts>& parts,
+                                         const std::shared_ptr<NodeRecord>& record) {
   auto& state = self->state;
+  state.record = record;
   state.device = std::move(parts->device);
   state.stage = std::move(parts->stage);
   state.pipeline = state.stage->executable().query<AsyncPipeline>();
@@ -86,10 +89,12 @@ DeviceHandle::behavior_type device_actor(DeviceHandle::stateful_pointer<DeviceSt
   return {
       [self](const CommitStep& message) -> caf::result<StepDone> {
         auto answer = self->make_response_promise<StepDone>();
+        self->state.record->begin_work(NodeActor::kDevice);
         const auto ticket = self->state.pipeline->commit_no_wait(message.step->inputs());
         if (ticket) {
           self->state.open.emplace(*ticket, Pending{message.step->id, answer});
         } else {
+          self->state.record->end_work(NodeActor::kDevice);
           answer.deliver(refused(message.step->id, ticket.error()));
         }
         return answer;
@@ -99,6 +104,7 @@ DeviceHandle::behavior_type device_actor(DeviceHandle::stateful_pointer<DeviceSt
         if (const auto found = open.find(message.done->ticket); found != open.end()) {
           Pending pending = std::move(found->second);
           open.erase(found);
+          self->state.record->end_work(NodeActor::kDevice);
           pending.answer.deliver(collect(*self->state.pipeline, pending.step, *message.done));
         }
       },
@@ -109,9 +115,10 @@ DeviceHandle::behavior_type device_actor(DeviceHandle::stateful_pointer<DeviceSt
 
 DeviceHandle spawn_device(caf::actor_system& system,
                           std::shared_ptr<DeviceParts> parts,
-                          bool detached) {
-  return detached ? system.spawn<caf::detached>(device_actor, std::move(parts))
-                  : system.spawn(device_actor, std::move(parts));
+                          const NodeConfig& config) {
+  return config.detached_device
+             ? system.spawn<caf::detached>(device_actor, std::move(parts), config.record)
+             : system.spawn(device_actor, std::move(parts), config.record);
 }
 
 }  // namespace troupe

@@ -16,6 +16,7 @@ struct Stream {
   std::unique_ptr<TextStream> text;  // may be null
   StopMatcher matcher;
   Time admitted{0};
+  Time last_token{0};
   RequestStats stats;
 };
 
@@ -26,6 +27,7 @@ struct GatewayState {
   const Clock* clock = nullptr;
   TextStreamFactory text;
   std::shared_ptr<AdmissionGate> gate;
+  std::shared_ptr<NodeRecord> record;
   CoordinatorHandle coordinator;
   Rng rng;
   std::map<RequestId, Stream> streams;
@@ -46,10 +48,12 @@ void submit(Self self, const std::shared_ptr<OpenRequest>& open) {
                 state.text ? state.text() : nullptr,
                 StopMatcher(request.stop_strings),
                 state.clock->now(),
+                {},
                 {}};
   stream.stats.prompt_tokens = static_cast<std::uint32_t>(request.prompt.size());
   stream.stats.seed = seed;
   state.streams.emplace(open->id(), std::move(stream));
+  state.record->begin_work(NodeActor::kCoordinator);
   self->send(state.coordinator, Admit{open->id(), open->request(), seed});
 }
 
@@ -100,14 +104,23 @@ void pass_on(Self self, const SequenceEvent& news) {
     event.reason = FinishReason::kStop;
     event.failure.reset();
   }
-  const Time age = state.clock->now() - stream.admitted;
-  if (stream.stats.generated_tokens == 0 && !event.tokens.empty()) {
+  const Time now = state.clock->now();
+  const Time age = now - stream.admitted;
+  const bool first = stream.stats.generated_tokens == 0 && !event.tokens.empty();
+  if (first) {
     stream.stats.first_token_ns = age.count();
   }
   stream.stats.generated_tokens += static_cast<std::uint32_t>(event.tokens.size());
   stream.stats.preemptions = news.preemptions;
   stream.stats.queue_ns = std::max<std::int64_t>((news.first_step - stream.admitted).count(), 0);
   stream.stats.total_ns = age.count();
+  if (first) {
+    state.record->first_tokens(stream.stats);
+  }
+  if (!event.tokens.empty()) {
+    state.record->tokens(event.tokens.size(), first ? Time{0} : now - stream.last_token);
+    stream.last_token = now;
+  }
   event.stats = stream.stats;
   if (!event.finished) {
     stream.open->report(std::move(event));
@@ -140,6 +153,7 @@ GatewayHandle::behavior_type gateway_actor(Self self,
   state.clock = config.clock;
   state.text = config.text;
   state.gate = config.gate;
+  state.record = config.record;
   state.coordinator = coordinator;
   state.rng = Rng(config.options.seed);
   self->set_exit_handler([self](caf::exit_msg& message) {
@@ -147,9 +161,13 @@ GatewayHandle::behavior_type gateway_actor(Self self,
     self->quit(message.reason);
   });
   return {
-      [self](const Submit& message) { submit(self, message.request); },
+      [self](const Submit& message) {
+        submit(self, message.request);
+        self->state.record->end_work(NodeActor::kGateway);
+      },
       [self](const CancelRequest& message) {
         if (self->state.streams.contains(message.id)) {
+          self->state.record->cancelled(message.id);
           self->send(self->state.coordinator, message);
         }
       },
@@ -157,6 +175,7 @@ GatewayHandle::behavior_type gateway_actor(Self self,
         for (const auto& event : *message.events) {
           pass_on(self, event);
         }
+        self->state.record->end_work(NodeActor::kGateway);
       },
       [self](const StageLost& message) {
         self->state.gate->close(message.why);

@@ -3,6 +3,7 @@
 #include "actors/node.h"
 
 #include "actors/protocol.h"
+#include "runtime/base/check_hook.h"
 #include "runtime/text/detokenizer.h"
 
 #include <condition_variable>
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::uint32_t kSchedulerThreads =
     2;  // gateway and coordinator; devices have threads of their own
+constexpr std::size_t kEventsOfABug = 64;  // printed when a check fails
 constexpr Time kDestructorPatience = std::chrono::seconds(30);
 
 class TokenizerStream final : public TextStream {
@@ -77,7 +79,10 @@ class Once final {
 class NodeImpl final : public Node {
  public:
   NodeImpl(const NodeConfig& config, const StageInfo& info)
-      : config_(config), vocab_(info.vocab), max_context_(info.max_context) {}
+      : config_(config),
+        vocab_(info.vocab),
+        max_context_(info.max_context),
+        hook_([record = config.record] { record->flight().print_newest(kEventsOfABug); }) {}
   NodeImpl(const NodeImpl&) = delete;
   NodeImpl& operator=(const NodeImpl&) = delete;
   ~NodeImpl() override {
@@ -94,13 +99,15 @@ class NodeImpl final : public Node {
 
   Result<RequestId> submit(Request request, RequestSink sink) override;
   void cancel(RequestId id) override;
-  Result<NodeStatus> status(Time deadline) override;
+  NodeStatus status() const override { return config_.record->status(); }
+  const FlightRecorder& flight() const override { return config_.record->flight(); }
   Status drain(Time deadline) override;
   Status stop(Time deadline) override;
 
  private:
   void keep(std::shared_ptr<DeviceParts> parts);
   Status run(std::shared_ptr<DeviceParts> parts);
+  [[nodiscard]] Status check(const Request& request) const;
 
   NodeConfig config_;
   const std::uint32_t vocab_;
@@ -112,6 +119,7 @@ class NodeImpl final : public Node {
   Once<Status> started_;
   Once<bool> supervisor_ended_;
   Once<bool> ended_;
+  CheckHook hook_;
 };
 
 void NodeImpl::keep(std::shared_ptr<DeviceParts> parts) {
@@ -152,11 +160,19 @@ Status NodeImpl::run(std::shared_ptr<DeviceParts> parts) try {
   return error(Kind::kInternal, std::string("the actor system could not be started: ") + e.what());
 }
 
-Result<RequestId> NodeImpl::submit(Request request, RequestSink sink) {
+Status NodeImpl::check(const Request& request) const {
   TROUPE_TRY(check_request(request, vocab_, max_context_));
   if (!request.stop_strings.empty() && !config_.text) {
     return error(Kind::kInvalid,
                  "stop strings need a tokenizer; this node was started without one");
+  }
+  return {};
+}
+
+Result<RequestId> NodeImpl::submit(Request request, RequestSink sink) {
+  if (Status checked = check(request); !checked) {
+    config_.record->refused_invalid();
+    return tl::unexpected(std::move(checked).error());
   }
   // Under the gate's lock actors_ is set: the gate is closed before the supervisor ends.
   return submit_request(
@@ -175,25 +191,8 @@ void NodeImpl::cancel(RequestId id) {
   }
 }
 
-Result<NodeStatus> NodeImpl::status(Time deadline) {
-  const auto answer = std::make_shared<Once<NodeStatus>>();
-  {
-    const std::lock_guard lock(mutex_);
-    if (!actors_) {
-      return error(Kind::kDisconnected, "the node has been stopped");
-    }
-    caf::anon_send(actors_->coordinator,
-                   QueryStatus{[answer](const NodeStatus& status) { answer->set(status); }});
-  }
-  if (const auto status = answer->wait(deadline)) {
-    return *status;
-  }
-  return error(Kind::kOverloaded,
-               "the stage coordinator did not answer within " + milliseconds(deadline));
-}
-
 Status NodeImpl::drain(Time deadline) {
-  config_.gate->close(Error{Kind::kOverloaded,
+  config_.gate->close(Error{Kind::kDisconnected,
                             "the node is draining and takes no more requests",
                             std::source_location::current()});
   const Time begin = config_.clock->now();
@@ -211,7 +210,7 @@ Status NodeImpl::drain(Time deadline) {
 
 Status NodeImpl::stop(Time deadline) {
   config_.gate->close(
-      Error{Kind::kOverloaded, "the node has been stopped", std::source_location::current()});
+      Error{Kind::kDisconnected, "the node has been stopped", std::source_location::current()});
   {
     const std::lock_guard lock(mutex_);
     if (actors_) {
@@ -243,7 +242,9 @@ Result<std::unique_ptr<Node>> Node::start(std::unique_ptr<Device> device,
   config.clock = &clock;
   config.text = text_streams(tokenizer);
   // What runs does not wait: so many more may be inside.
-  config.gate = std::make_shared<AdmissionGate>(options.queue_max + options.sequences_max);
+  config.record = std::make_shared<NodeRecord>(clock);
+  config.gate =
+      std::make_shared<AdmissionGate>(options.queue_max + options.sequences_max, config.record);
   auto node = std::make_unique<NodeImpl>(config, stage->info());
   const auto parts = std::make_shared<DeviceParts>();
   parts->device = std::move(device);

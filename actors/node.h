@@ -6,11 +6,13 @@
 #pragma once
 
 #include "runtime/base/error.h"
+#include "runtime/base/flight_recorder.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/sources.h"
 #include "runtime/device/device.h"
 #include "runtime/program/stage.h"
 #include "runtime/serve/request.h"
+#include "runtime/serve/telemetry.h"
 
 #include <cstdint>
 #include <memory>
@@ -29,16 +31,6 @@ struct NodeOptions {
       std::chrono::seconds(120);  // a device that is silent for longer counts as lost
 };
 
-struct NodeStatus {
-  std::uint64_t steps = 0;
-  std::uint32_t waiting = 0;
-  std::uint32_t running = 0;
-  std::uint32_t pages_used = 0;
-  std::uint32_t blocks_used = 0;
-  std::uint64_t imbalances = 0;
-  std::uint64_t preemptions = 0;
-};
-
 class Node {
  public:
   // Takes device and stage: the device actor owns them. `tokenizer` may be null (token ids only),
@@ -50,12 +42,16 @@ class Node {
                                                            const NodeOptions& options);
   virtual ~Node() = default;  // stops at once if stop() was not called
 
-  // Thread-safe. Errors: kInvalid (check_request), kOverloaded (queue full or draining).
+  // Thread-safe. Errors: kInvalid (check_request: names the parameter and the numbers),
+  // kOverloaded: the queue is full, later may work; kDisconnected: the node drains, was stopped or
+  // lost its device, another one may take it.
   [[nodiscard]] virtual Result<RequestId> submit(Request request, RequestSink sink) = 0;
   // Thread-safe; unknown or finished ids are ignored. The request ends with kCancelled within one
   // step.
   virtual void cancel(RequestId id) = 0;
-  [[nodiscard]] virtual Result<NodeStatus> status(Time deadline) = 0;
+  // Any thread, also while the device hangs and after stop(): nobody is asked, nothing waits.
+  [[nodiscard]] virtual NodeStatus status() const = 0;
+  [[nodiscard]] virtual const FlightRecorder& flight() const = 0;
 
   // Refuses new requests and waits until the admitted ones have ended; then, or at the deadline
   // (kOverloaded, the rest is cancelled), stops everything.

@@ -17,6 +17,7 @@
 
 #include "actors/admission.h"
 #include "actors/node.h"
+#include "actors/node_record.h"
 #include "runtime/base/error.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/sources.h"
@@ -102,16 +103,11 @@ struct Admit {
 struct DeviceDown {
   Error why;
 };
-// Any thread -> coordinator: calls `answer` on the coordinator's thread; it must not block.
-struct QueryStatus {
-  std::function<void(const NodeStatus&)> answer;
-};
 
 using CoordinatorHandle = caf::typed_actor<caf::reacts_to<Introduce>,
                                            caf::reacts_to<Admit>,
                                            caf::reacts_to<CancelRequest>,
-                                           caf::reacts_to<DeviceDown>,
-                                           caf::reacts_to<QueryStatus>>;
+                                           caf::reacts_to<DeviceDown>>;
 
 // ---- supervisor ---------------------------------------------------------------------------------
 
@@ -127,6 +123,7 @@ struct NodeConfig {
   NodeOptions options;
   const Clock* clock = nullptr;  // outlives the actors
   TextStreamFactory text;        // may be empty
+  std::shared_ptr<NodeRecord> record;
   std::shared_ptr<AdmissionGate> gate;
   bool detached_device = true;   // false: the device actor is scheduled like any other (simulation)
   std::function<void()> on_end;  // called once, when the supervisor ends
@@ -152,7 +149,7 @@ struct NodeActors {
 
 [[nodiscard]] DeviceHandle spawn_device(caf::actor_system& system,
                                         std::shared_ptr<DeviceParts> parts,
-                                        bool detached);
+                                        const NodeConfig& config);
 [[nodiscard]] CoordinatorHandle spawn_coordinator(caf::actor_system& system,
                                                   const NodeConfig& config,
                                                   const PlannerLimits& limits,
@@ -182,5 +179,4 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::StageLost)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Introduce)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Admit)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::DeviceDown)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::QueryStatus)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::StopNode)

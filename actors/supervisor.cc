@@ -62,11 +62,17 @@ void handle_down(Self self, const caf::down_msg& down) {
   } else if (state.coordinator && down.source == state.coordinator.address()) {
     state.coordinator = nullptr;
     if (!state.stopping && state.gateway) {
-      self->send(state.gateway, StageLost{died(self, "coordinator", down.reason)});
+      const Error why = died(self, "coordinator", down.reason);
+      state.gate->record().lost(why);
+      self->send(state.gateway, StageLost{why});
     }
   } else if (state.gateway && down.source == state.gateway.address()) {
     state.gateway = nullptr;
-    state.gate->close(died(self, "gateway", down.reason));  // its requests ended with it (AD-1)
+    const Error why = died(self, "gateway", down.reason);
+    if (!state.stopping) {
+      state.gate->record().lost(why);
+    }
+    state.gate->close(why);  // its requests ended with it (AD-1)
     state.stopping = true;
   }
   if (state.stopping) {
@@ -111,7 +117,7 @@ Result<NodeActors> spawn_node(caf::actor_system& system,
                               const NodeConfig& config) {
   TROUPE_ASSIGN(const auto limits, planner_limits(*parts->stage, config.options));
   NodeActors actors;
-  actors.device = spawn_device(system, std::move(parts), config.detached_device);
+  actors.device = spawn_device(system, std::move(parts), config);
   actors.coordinator = spawn_coordinator(system, config, limits, actors.device);
   actors.gateway = spawn_gateway(system, config, actors.coordinator);
   actors.supervisor = spawn_supervisor(system, config, actors);

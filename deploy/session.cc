@@ -14,7 +14,6 @@ namespace troupe::deploy {
 namespace {
 
 constexpr int kLookMs = 10'000;  // how often a silent node is asked whether it still steps
-constexpr Time kStatusDeadline = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -63,8 +62,8 @@ void Session::cancel_all() {
 }
 
 bool Session::silent() {
-  if (const auto status = node_.status(kStatusDeadline); status && status->steps != steps_) {
-    steps_ = status->steps;
+  if (const std::uint64_t steps = node_.status().steps; steps != steps_) {
+    steps_ = steps;
     progress_at_ = clock_.now();
   }
   return clock_.now() - progress_at_ >= silence_max_;

@@ -39,36 +39,9 @@ void add(std::string& line, std::string_view key, std::uint64_t value) {
   }
 }
 
-}  // namespace
-
-std::string_view name(FlightKind kind) {
-  return labels(kind).name;
-}
-
-void FlightRecorder::record(const FlightEvent& event) {
-  const std::lock_guard lock(mutex_);
-  ring_[recorded_++ % kEvents] = event;
-}
-
-std::vector<FlightEvent> FlightRecorder::events() const {
-  const std::lock_guard lock(mutex_);
-  const std::uint64_t first = recorded_ > kEvents ? recorded_ - kEvents : 0;
-  std::vector<FlightEvent> out;
-  out.reserve(recorded_ - first);
-  for (std::uint64_t i = first; i < recorded_; ++i) {
-    out.push_back(ring_[i % kEvents]);
-  }
-  return out;
-}
-
-std::uint64_t FlightRecorder::dropped() const {
-  const std::lock_guard lock(mutex_);
-  return recorded_ > kEvents ? recorded_ - kEvents : 0;
-}
-
-std::string FlightRecorder::json_lines() const {
+std::string lines_of(const std::vector<FlightEvent>& events) {
   std::string text;
-  for (const auto& event : events()) {
+  for (const auto& event : events) {
     const Labels label = labels(event.kind);
     std::array<char, 64> head{};
     const double at = std::chrono::duration<double>(event.at).count();
@@ -80,6 +53,49 @@ std::string FlightRecorder::json_lines() const {
     text += line + "}\n";
   }
   return text;
+}
+
+}  // namespace
+
+std::string_view name(FlightKind kind) {
+  return labels(kind).name;
+}
+
+void FlightRecorder::record(const FlightEvent& event) {
+  const std::lock_guard lock(mutex_);
+  ring_[recorded_++ % kEvents] = event;
+}
+
+std::vector<FlightEvent> FlightRecorder::newest(std::size_t count) const {
+  const std::uint64_t known = std::min<std::uint64_t>({recorded_, kEvents, count});
+  std::vector<FlightEvent> out;
+  out.reserve(known);
+  for (std::uint64_t i = recorded_ - known; i < recorded_; ++i) {
+    out.push_back(ring_[i % kEvents]);
+  }
+  return out;
+}
+
+std::vector<FlightEvent> FlightRecorder::events() const {
+  const std::lock_guard lock(mutex_);
+  return newest(kEvents);
+}
+
+std::uint64_t FlightRecorder::dropped() const {
+  const std::lock_guard lock(mutex_);
+  return recorded_ > kEvents ? recorded_ - kEvents : 0;
+}
+
+std::string FlightRecorder::json_lines() const {
+  return lines_of(events());
+}
+
+void FlightRecorder::print_newest(std::size_t count) const {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) {
+    const std::string text = lines_of(newest(count));
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  }
 }
 
 }  // namespace troupe

@@ -46,8 +46,12 @@ class FlightRecorder final {
   [[nodiscard]] std::uint64_t dropped() const;
   // One JSON object a line, oldest first: {"at_s": ..., "event": "...", "id": ..., ...}.
   [[nodiscard]] std::string json_lines() const;
+  // The newest ones on stderr, for a process that ends: without them if a thread is just recording.
+  void print_newest(std::size_t count) const;
 
  private:
+  [[nodiscard]] std::vector<FlightEvent> newest(std::size_t count) const;  // REQUIRES: mutex_ held
+
   mutable std::mutex mutex_;
   std::array<FlightEvent, kEvents> ring_{};
   std::uint64_t recorded_ = 0;

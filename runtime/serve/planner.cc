@@ -94,7 +94,7 @@ StepPlan StepPlanner::plan(Time now) {
   const std::vector<RequestId> by_age(running_.begin(), running_.end());
   std::set<RequestId> stalled;
   for (const RequestId id : by_age) {
-    if (running_.contains(id) && !sequences_.at(id).away && !grow(sequences_.at(id))) {
+    if (running_.contains(id) && !sequences_.at(id).away && !grow(plan, sequences_.at(id))) {
       stalled.insert(id);
     }
   }
@@ -173,7 +173,7 @@ bool StepPlanner::admit(Sequence& sequence) {
 }
 
 // Makes room for the sequence's next row; false: it sits this step out.
-bool StepPlanner::grow(Sequence& sequence) {
+bool StepPlanner::grow(StepPlan& plan, Sequence& sequence) {
   if (sequence.blocks.size() >= blocks_for(sequence.tokens.size())) {
     return true;
   }
@@ -182,7 +182,7 @@ bool StepPlanner::grow(Sequence& sequence) {
     if (victim == nullptr) {
       return false;
     }
-    preempt(*victim);
+    preempt(plan, *victim);
   }
   sequence.blocks.push_back(blocks_.acquire().value());
   return true;
@@ -198,7 +198,9 @@ Sequence* StepPlanner::youngest_victim(RequestId older_than) {
   return nullptr;
 }
 
-void StepPlanner::preempt(Sequence& sequence) {
+void StepPlanner::preempt(StepPlan& plan, Sequence& sequence) {
+  plan.preempted.emplace_back(sequence.id, sequence.computed);
+  recomputed_tokens_ += sequence.computed;
   drop_state(sequence);
   ++sequence.preemptions;
   ++preemptions_;

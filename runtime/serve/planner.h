@@ -54,15 +54,22 @@ struct PlannerLimits {
   std::uint32_t values_max = 1U << 16;  // entries of all sparse sampling lists of a step
 };
 
+struct PoolUse {
+  std::uint32_t used = 0;
+  std::uint32_t total = 0;  // of pages: without the zero page
+  std::uint32_t quarantined = 0;
+};
+
 struct PlannerStatus {
   std::uint64_t steps = 0;  // planned so far
   std::uint32_t waiting = 0;
   std::uint32_t running = 0;
   std::uint32_t steps_away = 0;
-  std::uint32_t pages_used = 0;
-  std::uint32_t blocks_used = 0;
+  PoolUse pages;
+  PoolUse blocks;
   std::uint64_t imbalances = 0;
   std::uint64_t preemptions = 0;
+  std::uint64_t recomputed_tokens = 0;  // whose state was dropped before the answer was done
   std::uint64_t failed_steps = 0;
 };
 
@@ -116,9 +123,9 @@ class StepPlanner final {
   [[nodiscard]] bool may_plan() const;
   void admit_waiting();
   [[nodiscard]] bool admit(Sequence& sequence);
-  [[nodiscard]] bool grow(Sequence& sequence);
+  [[nodiscard]] bool grow(StepPlan& plan, Sequence& sequence);
   [[nodiscard]] Sequence* youngest_victim(RequestId older_than);
-  void preempt(Sequence& sequence);
+  void preempt(StepPlan& plan, Sequence& sequence);
   [[nodiscard]] static std::uint32_t rows_that_fit(const Sequence& sequence, Room room);
   void add_segment(StepPlan& plan, Away& away, Sequence& sequence, Room room, Time now);
   void add_block_table(StepPlan& plan, const Away& away) const;
@@ -149,6 +156,7 @@ class StepPlanner final {
   StepId last_step_;
   bool last_full_ = false;
   std::uint64_t preemptions_ = 0;
+  std::uint64_t recomputed_tokens_ = 0;
   std::uint64_t failed_steps_ = 0;
 };
 

@@ -6,15 +6,24 @@
 
 namespace troupe {
 
+namespace {
+
+PoolUse use_of(const auto& pool) {
+  return {.used = pool.used_count(), .total = pool.size(), .quarantined = pool.quarantined_count()};
+}
+
+}  // namespace
+
 PlannerStatus StepPlanner::status() const {
   return {.steps = last_step_.value,
           .waiting = static_cast<std::uint32_t>(waiting_.size()),
           .running = static_cast<std::uint32_t>(running_.size()),
           .steps_away = static_cast<std::uint32_t>(away_.size()),
-          .pages_used = pages_.used_count(),
-          .blocks_used = blocks_.used_count(),
+          .pages = use_of(pages_),
+          .blocks = use_of(blocks_),
           .imbalances = pages_.imbalances() + blocks_.imbalances(),
           .preemptions = preemptions_,
+          .recomputed_tokens = recomputed_tokens_,
           .failed_steps = failed_steps_};
 }
 

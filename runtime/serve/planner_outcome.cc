@@ -159,6 +159,7 @@ void StepPlanner::retry(Sequence& sequence, const Member& member, const Error& w
     return;
   }
   if (member.in_place) {
+    recomputed_tokens_ += sequence.computed;
     drop_state(sequence);
   }
 }

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace troupe {
@@ -30,6 +31,9 @@ struct StepPlan {
   std::vector<BlockRef> freed_blocks;
 
   std::uint32_t decode_rows = 0;  // rows of sequences that wait for nothing but their next token
+  // Sequences that lost their state for this step, and the tokens to compute again; also in a step
+  // that is empty.
+  std::vector<std::pair<RequestId, std::uint32_t>> preempted;
 
   [[nodiscard]] bool empty() const { return segments.empty(); }
   [[nodiscard]] StepInputs inputs() const {  // borrows from this plan

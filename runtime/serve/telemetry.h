@@ -3,16 +3,18 @@
 // Thread-safe; owned by the node and shared with its actors.
 //
 // TE-1: counts only grow; a snapshot is consistent in itself.
-// TE-2: whether an actor is stalled is the reader's judgement: `busy` says that it has work, `age`
-//       how long ago it last finished something. Idle is not stalled, busy is not dead.
+// TE-2: whether an actor is stalled is the reader's judgement: `busy` says that it has work, `last`
+//       when it last got further with it. Idle is not stalled, busy is not dead.
 #pragma once
 
 #include "runtime/base/error.h"
 #include "runtime/base/histogram.h"
 #include "runtime/base/sources.h"
+#include "runtime/serve/planner.h"
 #include "runtime/serve/request.h"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -21,17 +23,14 @@
 
 namespace troupe {
 
-struct ActorProgress {
-  std::string actor;  // "gateway", "coordinator", "device"
-  bool busy = false;  // it has work that it has not finished
-  Time last{0};       // Clock time when it last finished something; its start before that
-};
+// The gateway's work are messages that it has not taken yet; the coordinator's are requests, and it
+// gets further with every step that comes back; the device's are steps.
+enum class NodeActor : std::uint8_t { kGateway, kCoordinator, kDevice };
 
-// Rows and pools after the last step that was planned or came back.
-struct PoolUse {
-  std::uint32_t used = 0;
-  std::uint32_t total = 0;  // of pages: without the zero page
-  std::uint32_t quarantined = 0;
+struct ActorProgress {
+  std::string actor;  // "gateway", "coordinator", "device", in this order
+  bool busy = false;  // it has work that it has not finished
+  Time last{0};       // Clock time when it last got further, or got work after having none
 };
 
 struct NodeStatus {
@@ -86,7 +85,31 @@ class Telemetry final {
     return status_;
   }
 
+  // One more piece of work for an actor; some of it got further; one piece is done.
+  // REQUIRES: status().progress has the actors.
+  void begin_work(NodeActor actor, Time now) {
+    const std::lock_guard lock(mutex_);
+    if (open_[index(actor)]++ == 0) {
+      status_.progress[index(actor)].last = now;
+    }
+    status_.progress[index(actor)].busy = true;
+  }
+  void advance_work(NodeActor actor, Time now) {
+    const std::lock_guard lock(mutex_);
+    status_.progress[index(actor)].last = now;
+  }
+  void end_work(NodeActor actor, Time now) {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t& open = open_[index(actor)];
+    open -= open > 0 ? 1 : 0;
+    status_.progress[index(actor)].busy = open > 0;
+    status_.progress[index(actor)].last = now;
+  }
+
  private:
+  static std::size_t index(NodeActor actor) { return static_cast<std::size_t>(actor); }
+
+  std::array<std::uint64_t, 3> open_{};
   mutable std::mutex mutex_;
   NodeStatus status_;
 };

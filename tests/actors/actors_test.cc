@@ -53,7 +53,7 @@ TEST_F(ActorsTest, AnswerARequestWithTheOraclesTokens) {
   EXPECT_EQ(node.told[id].last.stats.prompt_tokens, 5U);
   EXPECT_EQ(node.told[id].last.stats.total_ns, 8000000);
   EXPECT_EQ(node.told[id].last.stats.first_token_ns, 1000000);
-  EXPECT_EQ(node.status()->steps, 8U);
+  EXPECT_EQ(node.status().steps, 8U);
 }
 
 TEST_F(ActorsTest, DrawASeedOnlyForRequestsWithoutOne) {
@@ -121,7 +121,7 @@ TEST_F(ActorsTest, CancelWithinAStep) {
   ASSERT_TRUE(finish());
   EXPECT_EQ(node.told[id].last.reason, FinishReason::kCancelled);
   EXPECT_LE(node.told[id].tokens.size(), 11U);
-  EXPECT_EQ(node.status()->pages_used, 0U);
+  EXPECT_EQ(node.status().pages.used, 0U);
 }
 
 TEST_F(ActorsTest, RefuseMoreThanTheQueueHolds) {
@@ -160,7 +160,7 @@ TEST_F(ActorsTest, EndTheTextBeforeAStopString) {
   EXPECT_EQ(told.text, whole.substr(0, whole.find(stopping.stop_strings.front())));
   EXPECT_EQ(told.tokens.size(), told.text.size() + 2);
   EXPECT_EQ(told.late_events, 0U);
-  EXPECT_EQ(node.status()->running, 0U);
+  EXPECT_EQ(node.status().running, 0U);
 }
 
 TEST_F(ActorsTest, LeaveTheStopTokenOutOfTheText) {
@@ -243,6 +243,114 @@ TEST_F(ActorsTest, CancelWhatRunsWhenStopped) {
   EXPECT_EQ(node.told[id].last.reason, FinishReason::kCancelled);
   EXPECT_EQ(node.told[fresh].last.reason, FinishReason::kCancelled);
   EXPECT_EQ(node.events_after_stop, 0U);
+}
+
+TEST_F(ActorsTest, CountWhatBecomesOfRequests) {
+  SimNode& node = start({}, {.queue_max = 1, .sequences_max = 2});
+  Request scored = request(6, 10);
+  scored.prompt_logprobs = 1;
+  const RequestId length = node.submit(scored).value();
+  Request stopping = request(4, 30);
+  stopping.stop_tokens = {fake_answer(stopping, 0, 64).tokens[2]};
+  ASSERT_TRUE(node.submit(stopping));
+  const RequestId unwanted = node.submit(request(7, 100)).value();
+  EXPECT_FALSE(node.submit(request()));
+  scheduler_.run_for(milliseconds(4));
+
+  node.cancel(unwanted);
+
+  ASSERT_TRUE(finish());
+  node.close_gate();
+  EXPECT_FALSE(node.submit(request()));
+  const NodeStatus status = node.status();
+  EXPECT_EQ(status.admitted, 3U);
+  EXPECT_EQ(status.finished, (std::array<std::uint64_t, 4>{1, 1, 1, 0}));
+  EXPECT_EQ(status.refused_full, 1U);
+  EXPECT_EQ(status.refused_closed, 1U);
+  EXPECT_EQ(status.prompt_tokens, 17U);
+  EXPECT_EQ(status.generated_tokens, node.told[unwanted].tokens.size() + 10 + 3);
+  EXPECT_EQ(status.first_token_s.count(), node.told[unwanted].tokens.empty() ? 2U : 3U);
+  EXPECT_EQ(status.between_tokens_s.count() + status.first_token_s.count(),
+            status.generated_tokens);
+  EXPECT_EQ(status.total_s.count(), 3U);
+  EXPECT_NEAR(status.first_token_s.sum(), 0.001 * 2, 0.004);
+  EXPECT_EQ(status.rows.count(), status.steps);
+  EXPECT_EQ(node.told[length].prompt, fake_answer(scored, 0, 64).prompt);
+}
+
+TEST_F(ActorsTest, CountRowsPagesAndStepsAsTheyAre) {
+  SimNode& node = start();
+  ASSERT_TRUE(node.submit(request(5, 4)));
+  scheduler_.run_for(std::chrono::microseconds(1500));
+
+  const NodeStatus during = node.status();
+  ASSERT_TRUE(finish());
+  const NodeStatus after = node.status();
+
+  EXPECT_EQ(during.running, 1U);
+  EXPECT_EQ(during.steps_away, 1U);
+  EXPECT_EQ(during.pages.used, 1U);
+  EXPECT_EQ(during.blocks.used, 1U);
+  EXPECT_EQ(during.last_prompt_rows, 5U);
+  EXPECT_EQ(after.prompt_rows, 5U);
+  EXPECT_EQ(after.decode_rows, 3U);
+  EXPECT_EQ(after.last_decode_rows, 1U);
+  EXPECT_EQ(after.pages.total, 8U);
+  EXPECT_EQ(after.pages.used + after.blocks.used + after.running + after.steps_away, 0U);
+}
+
+TEST_F(ActorsTest, TellAStalledDeviceFromAnIdleOneAndABusyOneFromADeadOne) {
+  FakeStageOptions stage;
+  stage.fault = [](TicketId ticket) {
+    return ticket.value == 9 ? FakeFault::kSilent : FakeFault::kNone;
+  };
+  SimNode& node = start(stage);
+  const auto progress = [&node](NodeActor actor) {
+    return node.status().progress[static_cast<std::size_t>(actor)];
+  };
+  const auto age = [&](NodeActor actor) { return scheduler_.clock().now() - progress(actor).last; };
+  ASSERT_TRUE(node.submit(request(5, 8)));
+  ASSERT_TRUE(finish());
+
+  scheduler_.run_for(hours(1));
+  EXPECT_FALSE(progress(NodeActor::kDevice).busy) << "idle for an hour is not stalled";
+  EXPECT_FALSE(progress(NodeActor::kCoordinator).busy);
+  EXPECT_FALSE(progress(NodeActor::kGateway).busy);
+  ASSERT_TRUE(node.submit(request(5, 8)));
+  scheduler_.run_for(seconds(1));
+
+  EXPECT_TRUE(progress(NodeActor::kDevice).busy);
+  EXPECT_EQ(age(NodeActor::kDevice), seconds(1)) << "since it got work, not since its last step";
+  EXPECT_TRUE(progress(NodeActor::kCoordinator).busy);
+  EXPECT_FALSE(progress(NodeActor::kGateway).busy) << "it has taken its messages";
+  EXPECT_FALSE(node.status().lost);
+  ASSERT_TRUE(finish());
+  EXPECT_EQ(node.status().lost->kind, Kind::kDisconnected);
+}
+
+TEST_F(ActorsTest, RememberWhatHappenedInTheFlightRecorder) {
+  FakeStageOptions stage;
+  stage.blocks = 3;
+  SimNode& node = start(stage);
+  ASSERT_TRUE(node.submit(request(60, 70)));
+  ASSERT_TRUE(node.submit(request(50, 70)));
+  const RequestId last = node.submit(request(3, 3)).value();
+  node.cancel(last);
+  ASSERT_TRUE(finish());
+
+  std::map<FlightKind, std::uint64_t> kinds;
+  for (const FlightEvent& event : node.flight().events()) {
+    ++kinds[event.kind];
+  }
+  const NodeStatus status = node.status();
+  EXPECT_EQ(kinds[FlightKind::kAdmitted], 3U);
+  EXPECT_EQ(kinds[FlightKind::kFinished], 3U);
+  EXPECT_EQ(kinds[FlightKind::kCancelled], 1U);
+  EXPECT_EQ(kinds[FlightKind::kStepPlanned], status.steps);
+  EXPECT_EQ(kinds[FlightKind::kStepDone], status.steps);
+  EXPECT_EQ(kinds[FlightKind::kPreempted], status.preemptions);
+  EXPECT_GT(status.preemptions, 0U);
+  EXPECT_GT(status.recomputed_tokens, 0U);
 }
 
 TEST_F(ActorsTest, KeepTwoStepsAwayWhenTheFirstIsFull) {

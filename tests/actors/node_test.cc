@@ -139,9 +139,10 @@ TEST(Node, AnswersRequestsFromManyThreads) {
   for (const auto& [id, salt] : salts) {
     EXPECT_EQ(bench.inbox.tokens(id), fake_answer(request(salt, 12), 0, 64).tokens);
   }
-  const auto status = node->status(seconds(30));
-  ASSERT_TRUE(status) << status.error().message;
-  EXPECT_EQ(status->running + status->waiting + status->pages_used + status->blocks_used, 0U);
+  const NodeStatus status = node->status();
+  EXPECT_EQ(status.admitted, 40U);
+  EXPECT_EQ(status.finished[static_cast<std::size_t>(FinishReason::kLength)], 40U);
+  EXPECT_EQ(status.generated_tokens, 480U);
 }
 
 TEST(Node, StartsAndStopsFiftyTimesWithWorkInFlight) {
@@ -183,8 +184,10 @@ TEST(Node, DrainsAndThenRefuses) {
 
   EXPECT_TRUE(drained) << drained.error().message;
   EXPECT_EQ(bench.inbox.end(id).reason, FinishReason::kLength);
-  EXPECT_EQ(node->submit(request(1, 2), bench.inbox.sink()).error().kind, Kind::kOverloaded);
-  EXPECT_FALSE(node->status(seconds(1)));
+  EXPECT_EQ(node->submit(request(1, 2), bench.inbox.sink()).error().kind, Kind::kDisconnected);
+  const NodeStatus status = node->status();
+  EXPECT_EQ(status.refused_closed, 1U);
+  EXPECT_EQ(status.running + status.waiting + status.pages.used + status.blocks.used, 0U);
   EXPECT_TRUE(node->stop(seconds(1)));
 }
 
@@ -213,6 +216,32 @@ TEST(Node, RefusesBadRequestsAndStopStringsWithoutATokenizer) {
   EXPECT_EQ(node->submit(stops, bench.inbox.sink()).error().message,
             "stop strings need a tokenizer; this node was started without one");
   EXPECT_EQ(bench.inbox.end_count(), 0U);
+}
+
+TEST(Node, TellsItsStateWhileTheDeviceHangs) {
+  Bench bench;
+  FakeStageOptions stage;
+  stage.fault = [](TicketId ticket) {
+    return ticket.value == 3 ? FakeFault::kSilent : FakeFault::kNone;
+  };
+  const auto node = bench.start(stage);
+  const RequestId id = node->submit(request(1, 20), bench.inbox.sink()).value();
+  ASSERT_TRUE(bench.inbox.wait_tokens(id, 2));
+  while (node->status().steps < 3) {
+    std::this_thread::yield();
+  }
+  while (!node->status().progress[static_cast<std::size_t>(NodeActor::kDevice)].busy) {
+    std::this_thread::yield();
+  }
+
+  const Time before = bench.clock.now();
+  const NodeStatus status = node->status();
+
+  EXPECT_LT(bench.clock.now() - before, seconds(1));
+  EXPECT_EQ(status.running, 1U);
+  EXPECT_EQ(status.steps_away, 1U);
+  EXPECT_TRUE(status.progress[static_cast<std::size_t>(NodeActor::kCoordinator)].busy);
+  EXPECT_FALSE(node->flight().events().empty());
 }
 
 TEST(Node, SaysWhatIsWrongWithItsOptions) {

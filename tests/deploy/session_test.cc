@@ -48,12 +48,14 @@ class FakeNode final : public Node {
       sink_(event);
     }
   }
-  Result<NodeStatus> status(Time) override { return NodeStatus{}; }
+  NodeStatus status() const override { return {}; }
+  const FlightRecorder& flight() const override { return flight_; }
   Status drain(Time) override { return {}; }
   Status stop(Time) override { return {}; }
 
  private:
   RequestSink sink_;
+  FlightRecorder flight_;
 };
 
 class FakeSignals final : public Signals {
@@ -135,9 +137,11 @@ TEST_F(SessionTest, PassesOnTheNodesRefusal) {
       return error(Kind::kOverloaded, "full");
     }
     void cancel(RequestId) override {}
-    Result<NodeStatus> status(Time) override { return NodeStatus{}; }
+    NodeStatus status() const override { return {}; }
+    const FlightRecorder& flight() const override { return flight_; }
     Status drain(Time) override { return {}; }
     Status stop(Time) override { return {}; }
+    FlightRecorder flight_;
   } refusing;
   Session session(refusing, signals_, clock_, std::chrono::seconds(1));
 

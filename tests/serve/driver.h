@@ -121,8 +121,8 @@ class Driver {
 
   void expect_idle() {
     EXPECT_TRUE(planner.idle());
-    EXPECT_EQ(planner.status().pages_used, 0U);
-    EXPECT_EQ(planner.status().blocks_used, 0U);
+    EXPECT_EQ(planner.status().pages.used, 0U);
+    EXPECT_EQ(planner.status().blocks.used, 0U);
     EXPECT_EQ(planner.status().imbalances, 0U);
     EXPECT_EQ(stage->violations(), std::vector<std::string>{});
   }

@@ -97,7 +97,7 @@ TEST(Planner, TakesABlockEvery64Tokens) {
     driver.launch();
     driver.land();
   }
-  EXPECT_EQ(driver.planner.status().blocks_used, 1U);
+  EXPECT_EQ(driver.planner.status().blocks.used, 1U);
   driver.run();
 
   driver.expect_answer(id);

@@ -30,11 +30,13 @@ SimNode::SimNode(SimScheduler& scheduler,
                  const NodeOptions& options,
                  TextStreamFactory text)
     : scheduler_(scheduler),
-      gate_(std::make_shared<AdmissionGate>(options.queue_max + options.sequences_max)) {
+      record_(std::make_shared<NodeRecord>(scheduler.clock())),
+      gate_(std::make_shared<AdmissionGate>(options.queue_max + options.sequences_max, record_)) {
   NodeConfig config;
   config.options = options;
   config.clock = &scheduler.clock();
   config.text = std::move(text);
+  config.record = record_;
   config.gate = gate_;
   config.detached_device = false;
   config.on_end = [ended = ended_] { *ended = true; };
@@ -78,7 +80,9 @@ void SimNode::tell(RequestId id, const RequestEvent& event) {
   events_after_stop += ended() ? 1 : 0;
   for (const auto& output : event.tokens) {
     entry.tokens.push_back(output.token);
+    entry.outputs.push_back(output);
   }
+  entry.prompt.insert(entry.prompt.end(), event.prompt.begin(), event.prompt.end());
   entry.text += event.text;
   entry.ends += event.finished ? 1 : 0;
   entry.last = event;
@@ -93,7 +97,7 @@ void SimNode::cancel(RequestId id) {
 }
 
 void SimNode::close_gate() {
-  gate_->close(Error{Kind::kOverloaded,
+  gate_->close(Error{Kind::kDisconnected,
                      "the node is draining and takes no more requests",
                      std::source_location::current()});
 }
@@ -110,14 +114,6 @@ void SimNode::kill(const caf::strong_actor_ptr& actor) {
 bool SimNode::all_told() const {
   return std::all_of(
       told.begin(), told.end(), [](const auto& entry) { return entry.second.ends > 0; });
-}
-
-std::optional<NodeStatus> SimNode::status() {
-  const auto answer = std::make_shared<std::optional<NodeStatus>>();
-  caf::anon_send(actors_.coordinator,
-                 QueryStatus{[answer](const NodeStatus& status) { *answer = status; }});
-  scheduler_.run_until([answer] { return answer->has_value(); }, std::chrono::seconds(1));
-  return *answer;
 }
 
 }  // namespace troupe

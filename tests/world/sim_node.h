@@ -22,6 +22,8 @@ namespace troupe {
 struct Told {
   Request request;
   std::vector<std::uint32_t> tokens;
+  std::vector<TokenOutput> outputs;  // the same tokens with their logprobs
+  std::vector<TokenOutput> prompt;
   std::string text;
   std::uint32_t ends = 0;
   std::uint32_t late_events = 0;  // after its end
@@ -45,7 +47,8 @@ class SimNode final {
   void kill(const caf::strong_actor_ptr& actor);
   [[nodiscard]] bool ended() const { return *ended_; }
   [[nodiscard]] bool all_told() const;
-  [[nodiscard]] std::optional<NodeStatus> status();  // runs the scheduler for the answer
+  [[nodiscard]] NodeStatus status() const { return record_->status(); }
+  [[nodiscard]] const FlightRecorder& flight() const { return record_->flight(); }
   [[nodiscard]] const FakeStage& stage() const { return *stage_; }  // while the device actor lives
   [[nodiscard]] const NodeActors& actors() const { return actors_; }
   [[nodiscard]] std::uint32_t inside() const { return gate_->inside(); }
@@ -57,6 +60,7 @@ class SimNode final {
 
  private:
   SimScheduler& scheduler_;
+  std::shared_ptr<NodeRecord> record_;
   std::shared_ptr<AdmissionGate> gate_;
   std::shared_ptr<bool> ended_ = std::make_shared<bool>(false);
   FakeStage* stage_ = nullptr;

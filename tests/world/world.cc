@@ -20,7 +20,7 @@ std::uint32_t between(Rng& rng, std::uint64_t low, std::uint64_t high) {
 // All that a seed decides beforehand. Each fault is off in most worlds, so that they are met alone
 // as well as together.
 struct Knobs {
-  std::uint32_t pages, blocks, contexts, rows, sequences, queue, requests;
+  std::uint32_t pages, blocks, contexts, rows, sequences, sampled, queue, requests;
   std::uint32_t step_us_max, arrival_us_max;
   std::uint32_t fail_percent = 0, twice_percent = 0, cancel_percent = 0;
   std::uint32_t silent_at = 0, kill_device_at_us = 0, stop_at_us = 0;
@@ -32,6 +32,7 @@ struct Knobs {
         contexts(between(rng, 1, 2)),
         rows(between(rng, 1, 48)),
         sequences(between(rng, 1, 8)),
+        sampled(sequences + between(rng, 0, 24)),
         queue(between(rng, 1, 12)),
         requests(between(rng, 1, 12)),
         step_us_max(between(rng, 0, 20000)),
@@ -42,6 +43,7 @@ struct Knobs {
       blocks = between(rng, 3, 6);
       rows = between(rng, 8, 48);
       sequences = queue = between(rng, 3, 8);
+      sampled = sequences + between(rng, 0, 24);
       requests = between(rng, 4, 12);
       arrival_us_max = 0;
     }
@@ -59,8 +61,8 @@ struct Knobs {
       out += std::string(out.empty() ? "" : " ") + what + "=" + std::to_string(value);
     };
     add("pages", pages), add("blocks", blocks), add("contexts", contexts), add("rows", rows);
-    add("sequences", sequences), add("queue", queue), add("requests", requests),
-        add("step_us", step_us_max);
+    add("sequences", sequences), add("sampled", sampled), add("queue", queue),
+        add("requests", requests), add("step_us", step_us_max);
     add("arrival_us", arrival_us_max), add("fail%", fail_percent), add("twice%", twice_percent);
     add("cancel%", cancel_percent), add("silent_at", silent_at),
         add("kill_device_us", kill_device_at_us);
@@ -79,7 +81,6 @@ Request random_request(Rng& rng, const Knobs& knobs) {
   request.max_tokens = knobs.tight ? room - length : between(rng, 1, std::min(room - length, 80U));
   if (rng.below(2) == 0) {
     request.sampling.temperature = 1;
-    request.choice = between(rng, 0, 3);
   }
   if (rng.below(2) == 0) {
     request.sampling.seed = rng.next();
@@ -87,6 +88,12 @@ Request random_request(Rng& rng, const Knobs& knobs) {
   if (rng.below(3) == 0) {
     request.sampling.repetition_penalty = 1.125F;
     request.sampling.logit_bias = {{between(rng, 0, kVocab - 1), 0.5F}};
+  }
+  if (rng.below(3) == 0) {
+    request.logprobs = between(rng, 0, 3);
+  }
+  if (rng.below(3) == 0) {
+    request.prompt_logprobs = between(rng, 0, 3);
   }
   if (!knobs.tight && rng.below(3) == 0) {
     request.stop_tokens = {between(rng, 0, kVocab - 1)};
@@ -117,6 +124,7 @@ Expected expected_of(const Request& request, std::uint64_t seed) {
     if (cut > 0) {
       expected.text.resize(expected.text.size() - cut);
       tokens.resize(i + 1);
+      expected.answer.outputs.resize(i + 1);
       expected.answer.reason = FinishReason::kStop;
       break;
     }
@@ -144,6 +152,7 @@ class World final {
     stage.contexts = knobs_.contexts;
     stage.max_rows = knobs_.rows;
     stage.max_segments = knobs_.sequences;
+    stage.max_sampled = knobs_.sampled;
     stage.vocab = kVocab;
     stage.defer = [this](std::function<void()> work) { defer(std::move(work)); };
     stage.fault = [this](TicketId ticket) { return fault(ticket); };
@@ -182,6 +191,7 @@ class World final {
   std::optional<SimNode> node_;
   std::set<RequestId> cancelled_;
   std::uint32_t arrived_ = 0;
+  std::uint32_t refused_ = 0;
   bool mute_ = false;
   bool device_killed_ = false;
   WorldOutcome outcome_;
@@ -208,16 +218,20 @@ FakeFault World::fault(TicketId ticket) {
 void World::arrive() {
   ++arrived_;
   Rng& rng = scheduler_.rng();
-  const auto id = node_->submit(random_request(rng, knobs_));
-  if (!id) {
-    scheduler_.note("refused: " + id.error().message);
-    return;
-  }
-  if (rng.below(100) < knobs_.cancel_percent) {
-    scheduler_.at(std::chrono::microseconds(rng.below(300000)), [this, id = *id] {
-      cancelled_.insert(id);
-      node_->cancel(id);
-    });
+  Request request = random_request(rng, knobs_);
+  const std::uint32_t choices = rng.below(4) == 0 ? between(rng, 2, 4) : 1;  // the API's n
+  for (std::uint32_t i = 0; i < choices; ++i) {
+    request.choice = i;
+    const auto id = node_->submit(request);
+    if (!id) {
+      ++refused_;
+      scheduler_.note("refused: " + id.error().message);
+    } else if (rng.below(100) < knobs_.cancel_percent) {
+      scheduler_.at(std::chrono::microseconds(rng.below(300000)), [this, id = *id] {
+        cancelled_.insert(id);
+        node_->cancel(id);
+      });
+    }
   }
 }
 
@@ -256,7 +270,11 @@ void World::check_answer(RequestId id, const Told& told) {
   if (told.request.sampling.seed && whole && *told.request.sampling.seed != last.stats.seed) {
     fail("tokens: " + who + " was not given its own seed");
   }
-  if (!is_prefix(told.tokens, expected.answer.tokens) || !is_prefix(told.text, expected.text)) {
+  const bool prompt_fits = told.prompt.empty()
+                               ? told.tokens.empty() || expected.answer.prompt.empty()
+                               : told.prompt == expected.answer.prompt;
+  if (!is_prefix(told.outputs, expected.answer.outputs) || !is_prefix(told.text, expected.text) ||
+      !prompt_fits) {
     fail("tokens: " + who + " was answered otherwise than by the oracle");
   } else if (whole && (told.tokens != expected.answer.tokens || told.text != expected.text ||
                        last.reason != expected.answer.reason)) {
@@ -299,18 +317,26 @@ void World::check_request_ends() {
 void World::check_balance() {
   // A request that was ended by a stop string may be in a step still.
   scheduler_.run_for(std::chrono::seconds(5));
-  const auto status = node_->status();
-  if (!status) {
-    return;  // the coordinator is gone, and the pools with it
+  const NodeStatus status = node_->status();
+  std::uint64_t ended = 0;
+  for (const std::uint64_t count : status.finished) {
+    ended += count;
   }
-  outcome_.preemptions = status->preemptions;
-  if (status->pages_used + status->blocks_used + status->running + status->waiting +
-          status->imbalances !=
+  if (status.admitted != node_->told.size() || ended != node_->told.size() ||
+      status.refused_full + status.refused_closed != refused_) {
+    fail("counts: " + std::to_string(status.admitted) + " admitted, " + std::to_string(ended) +
+         " ended and " + std::to_string(status.refused_full + status.refused_closed) +
+         " refused are counted of " + std::to_string(node_->told.size()) + " and " +
+         std::to_string(refused_));
+  }
+  outcome_.preemptions = status.preemptions;
+  if (status.pages.used + status.blocks.used + status.running + status.waiting +
+          status.imbalances !=
       0) {
-    fail("balance: with all requests ended " + std::to_string(status->running) + " run, " +
-         std::to_string(status->waiting) + " wait, " + std::to_string(status->pages_used) +
-         " pages and " + std::to_string(status->blocks_used) + " blocks are held, " +
-         std::to_string(status->imbalances) + " imbalances");
+    fail("balance: with all requests ended " + std::to_string(status.running) + " run, " +
+         std::to_string(status.waiting) + " wait, " + std::to_string(status.pages.used) +
+         " pages and " + std::to_string(status.blocks.used) + " blocks are held, " +
+         std::to_string(status.imbalances) + " imbalances");
   }
 }
 

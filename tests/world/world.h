@@ -5,6 +5,7 @@
 // Checkers, by the name that a failure starts with:
 //   once     every admitted request ends exactly once and has no event after that (P2)
 //   tokens   what was answered is what the oracle answers; a cut answer is a prefix of it (P1)
+//   counts   the telemetry counts what has been told to clients
 //   balance  no page or block is held when nothing runs (P3)
 //   state    no step named a page or block that did not hold what the sequence's history says
 //   ends     everything ends within bounded virtual time (P4)
