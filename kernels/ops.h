@@ -95,8 +95,7 @@ struct SampleParams {
   std::uint32_t top_k = 0;  // 0: off
   float top_p = 1;
   float min_p = 0;
-  float repetition_penalty =
-      1;  // > 0 logits divided, <= 0 multiplied, for every token with a count
+  float repetition_penalty = 1;  // every token with a count: logits > 0 divided, <= 0 multiplied
   float presence_penalty =
       0;  // subtracted once for every token with a count of generated occurrences
   float frequency_penalty = 0;     // subtracted count times
@@ -104,8 +103,7 @@ struct SampleParams {
   std::uint32_t choice = 0;        // choice index of the request
   std::uint32_t top_logprobs = 0;  // how many alternatives to report, <= kTopLogprobs
   std::uint32_t want_logprob = 0;
-  // At least 0: nothing is chosen; this token is reported, as if it had been (prompt logprobs).
-  std::int32_t forced = -1;
+  std::int32_t forced = -1;  // >= 0: nothing is chosen, this token is reported (prompt logprobs)
   // [begin, end) into StepTable::values
   std::uint32_t prompt_begin = 0,
                 prompt_end = 0;  // tokens of the prompt (value unused): repetition penalty only
