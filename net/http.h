@@ -9,7 +9,7 @@
 //       bytes of a stream that its reader has not taken. Beyond a bound the client is refused (400,
 //       408, 413, 431, 503) or, in a stream, dropped.
 // HT-3: on_gone's callback is called at most once, and only before the Exchange has ended.
-// HT-4: after stop() returns no handler and no callback runs any more.
+// HT-4: after stop() returns no handler and no callback runs any more, but one that on_gone calls.
 #pragma once
 
 #include "runtime/base/error.h"
@@ -56,21 +56,23 @@ class Exchange {
   virtual void respond(HttpResponse response) = 0;
 
   // An answer in pieces (chunked): begin_stream with an empty body, write() each piece, end().
-  // False: the client is gone or its buffer is over HttpLimits::stream_buffer_bytes and it was
-  // dropped; nothing more is needed.
+  // False: the client is gone, or what it has not taken is over HttpLimits::stream_buffer_bytes and
+  // it was dropped; nothing more is needed. The limit is asked before a piece is added, so that one
+  // piece of any size goes out.
   virtual bool begin_stream(HttpResponse head) = 0;
   virtual bool write(std::string piece) = 0;
   virtual void end() = 0;
 
-  // Called when the client disconnects, is dropped or the server stops, before the exchange ended;
-  // at once when that has happened already.
+  // Called on a server's thread when the client disconnects, is dropped or the server stops, before
+  // the exchange ended; at once, by on_gone itself, when that has happened already. A client that
+  // closes only its sending side counts as gone: the two can't be told apart before it is too late.
   virtual void on_gone(std::function<void()> callback) = 0;
 };
 
 using HttpHandler = std::function<void(std::shared_ptr<Exchange>)>;
 
 struct HttpLimits {
-  std::uint32_t connections = 1024;               // one more gets 503 and is closed
+  std::uint32_t connections = 1024;               // one more gets 503 and is closed; each is a file
   std::size_t header_bytes = 16U << 10U;          // 431
   std::size_t body_bytes = 16U << 20U;            // 413
   std::size_t stream_buffer_bytes = 1U << 20U;    // of one stream, not taken by its reader
@@ -92,7 +94,7 @@ struct HttpOptions {
 struct HttpCounts {
   std::uint64_t accepted = 0;      // connections
   std::uint64_t refused = 0;       // connections over the limit
-  std::uint64_t slow_readers = 0;  // streams dropped
+  std::uint64_t slow_readers = 0;  // dropped because they did not take their answers
   std::uint32_t open = 0;          // connections now
 };
 
@@ -107,7 +109,7 @@ class HttpServer {
   [[nodiscard]] virtual std::uint16_t port() const = 0;
   [[nodiscard]] virtual HttpCounts counts() const = 0;
   // Accepts no new connection, answers what was begun with "connection: close", waits for the open
-  // exchanges up to `patience`, then drops them.
+  // exchanges up to `patience`, then drops them. Not from a handler or a callback.
   virtual void stop(Time patience) = 0;
 };
 
