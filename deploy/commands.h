@@ -20,6 +20,7 @@ struct World {
 };
 
 [[nodiscard]] Result<ExitCode> run_command(const Options& options, World& world);
+[[nodiscard]] Result<ExitCode> serve_command(const Options& options, World& world);
 [[nodiscard]] Result<ExitCode> bench_command(const Options& options, World& world);
 [[nodiscard]] Result<ExitCode> devices_command(const Options& options, World& world);
 [[nodiscard]] Result<ExitCode> plan_command(const Options& options, World& world);

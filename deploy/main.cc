@@ -37,6 +37,8 @@ Result<ExitCode> run(const Options& options, World& world) {
   switch (options.command) {
     case Command::kRun:
       return run_command(options, world);
+    case Command::kServe:
+      return serve_command(options, world);
     case Command::kBench:
       return bench_command(options, world);
     case Command::kDevices:

@@ -18,6 +18,8 @@ constexpr std::uint32_t kThreadsMax = 1024;
 constexpr std::uint32_t kBatchMax = 4096;
 constexpr std::uint32_t kRowsMax = 1U << 16U;
 constexpr std::uint32_t kRepetitionsMax = 1000;
+constexpr std::uint32_t kQueueMax = 1U << 20U;
+constexpr std::uint32_t kDrainSecondsMax = 3600;
 constexpr double kPenaltyMax = 2;
 constexpr double kBiasMax = 100;
 
@@ -30,6 +32,8 @@ struct Raw {
   std::vector<std::string> template_vars;
   bool chat = false;
   bool no_thinking = false;
+  std::string listen;
+  std::string admin_listen;
 };
 
 template <class T>
@@ -165,6 +169,29 @@ void add_run(CLI::App& app, RunOptions& run, Raw& raw) {
   app.add_flag("--stats", run.stats, "print figures to standard error");
 }
 
+void add_serve(CLI::App& app, ServeOptions& serve, Raw& raw) {
+  app.add_option("--listen", raw.listen, "HOST:PORT; port 0: any (default 127.0.0.1:8000)");
+  app.add_option("--admin-listen",
+                 raw.admin_listen,
+                 "HOST:PORT for drain, profile and the flight recorder (default: none)");
+  app.add_option(
+      "--model-name", serve.model_name, "what clients call it (default: its directory's name)");
+  app.add_option("--api-key-file", serve.api_key_file, "one key a line; clients must send one");
+  auto* certificate = app.add_option(
+      "--tls-certificate", serve.tls_certificate_file, "a PEM file with the chain: serve HTTPS");
+  auto* key = app.add_option("--tls-key", serve.tls_key_file, "its private key, a PEM file");
+  certificate->needs(key);
+  key->needs(certificate);
+  app.add_option("--queue", serve.queue_max, "requests that may wait; one more is refused (256)")
+      ->check(between<std::uint32_t>(1, kQueueMax));
+  app.add_option("--sequences", serve.sequences_max, "sequences that run at once (64)")
+      ->check(between<std::uint32_t>(1, kBatchMax));
+  app.add_option("--connections", serve.connections_max, "open connections (1024)")
+      ->check(between<std::uint32_t>(1, kQueueMax));
+  app.add_option("--drain-seconds", serve.drain_seconds, "for running requests after a signal (30)")
+      ->check(between<std::uint32_t>(0, kDrainSecondsMax));
+}
+
 void add_bench(CLI::App& app, BenchOptions& bench) {
   app.add_option(
          "--prompt-tokens", bench.prompt_tokens, "tokens of a prompt; 0: no prefill (default 512)")
@@ -239,6 +266,34 @@ std::string take_variable(const std::string& text,
   return {};
 }
 
+// "HOST:PORT" or "[HOST]:PORT".
+std::string take_address(const std::string& flag, std::string_view text, ListenAddress& out) {
+  const auto colon = text.rfind(':');
+  std::string_view host = text.substr(0, colon == std::string_view::npos ? 0 : colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string_view::npos) {
+    host = {};  // an IPv6 address needs brackets
+  }
+  if (host.empty() || !read_number(text.substr(colon + 1), out.port)) {
+    return flag + ": '" + std::string(text) +
+           "' is not HOST:PORT like 127.0.0.1:8000 or [::1]:8000";
+  }
+  out.host = host;
+  return {};
+}
+
+std::string finish_serve(const Raw& raw, ServeOptions& serve) {
+  std::string problem;
+  if (!raw.listen.empty()) {
+    problem = take_address("--listen", raw.listen, serve.listen);
+  }
+  if (problem.empty() && !raw.admin_listen.empty()) {
+    problem = take_address("--admin-listen", raw.admin_listen, serve.admin.emplace());
+  }
+  return problem;
+}
+
 std::string finish_run(const CLI::App& app, const Raw& raw, RunOptions& run) {
   if (app.count("--prompt") > 0) {
     run.input = Input::kPrompt;
@@ -286,14 +341,16 @@ Parsed parse_options(int argc, const char* const* argv) {
   app.set_version_flag("--version", "troupe " TROUPE_VERSION);
   app.require_subcommand(0, 1);  // none is refused below: here CLI11 would not name a misspelt one
   auto* run = app.add_subcommand("run", "answer a prompt, a file of requests, or talk");
+  auto* serve = app.add_subcommand("serve", "answer OpenAI's HTTP API, and a page at /");
   auto* bench =
       app.add_subcommand("bench", "measure prefill and decode against what the memory can deliver");
   auto* devices = app.add_subcommand("devices", "what the devices of this machine can do");
   auto* plan = app.add_subcommand("plan", "what a step would run; loads no weights");
-  for (auto* command : {run, bench, devices, plan}) {
+  for (auto* command : {run, serve, bench, devices, plan}) {
     add_common(*command, options.common, raw);
   }
   add_run(*run, options.run, raw);
+  add_serve(*serve, options.serve, raw);
   add_bench(*bench, options.bench);
   devices->add_flag("--json", options.devices.json, "print an object");
   add_plan(*plan, options.plan);
@@ -308,16 +365,27 @@ Parsed parse_options(int argc, const char* const* argv) {
     return {std::nullopt, ExitCode::kUsage, problem.what()};
   }
   if (app.get_subcommands().empty()) {
-    return {std::nullopt, ExitCode::kUsage, "a subcommand is needed: run, bench, devices or plan"};
+    return {std::nullopt,
+            ExitCode::kUsage,
+            "a subcommand is needed: run, serve, bench, devices or plan"};
   }
   options.common.activation = raw.activations == "fp32" ? Activation::kF32 : Activation::kBF16;
   options.command = run->parsed()       ? Command::kRun
+                    : serve->parsed()   ? Command::kServe
                     : bench->parsed()   ? Command::kBench
                     : devices->parsed() ? Command::kDevices
                                         : Command::kPlan;
   if (run->parsed()) {
     if (auto problem = finish_run(*run, raw, options.run); !problem.empty()) {
       return {std::nullopt, ExitCode::kUsage, problem};
+    }
+  }
+  if (serve->parsed()) {
+    if (auto problem = finish_serve(raw, options.serve); !problem.empty()) {
+      return {std::nullopt, ExitCode::kUsage, problem};
+    }
+    if (serve->count("--log-level") == 0) {
+      options.common.log_level = "info";
     }
   }
   if (bench->parsed() && options.bench.prompt_tokens == 0 && options.bench.output_tokens == 0) {

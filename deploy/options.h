@@ -17,9 +17,9 @@ namespace troupe::deploy {
 struct CommonOptions {
   std::string model;  // a Hugging Face directory; empty: the demo model
   Activation activation = Activation::kBF16;
-  std::string kernels;        // a kernel set; empty: measured at start
-  std::uint32_t threads = 0;  // 0: as many as the process may use
-  std::string log_level = "warn";
+  std::string kernels;             // a kernel set; empty: measured at start
+  std::uint32_t threads = 0;       // 0: as many as the process may use
+  std::string log_level = "warn";  // `serve` says more: "info"
 };
 
 // Sampling as asked for; what is absent comes from generation_config.json.
@@ -81,12 +81,32 @@ struct PlanOptions {
   std::uint32_t rows = 1;
 };
 
-enum class Command { kRun, kBench, kDevices, kPlan };
+// HOST:PORT; port 0 is chosen by the system and printed.
+struct ListenAddress {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+struct ServeOptions {
+  ListenAddress listen{"127.0.0.1", 8000};
+  std::optional<ListenAddress> admin;  // absent: no admin listener
+  std::string model_name;              // what clients call the model; empty: its directory's name
+  std::string api_key_file;            // one key a line; empty: no key is asked for
+  std::string tls_certificate_file;    // PEM; empty: no TLS
+  std::string tls_key_file;
+  std::uint32_t queue_max = 256;
+  std::uint32_t sequences_max = 64;
+  std::uint32_t connections_max = 1024;
+  std::uint32_t drain_seconds = 30;  // for what is running when a signal comes
+};
+
+enum class Command { kRun, kServe, kBench, kDevices, kPlan };
 
 struct Options {
   Command command = Command::kRun;
   CommonOptions common;
   RunOptions run;
+  ServeOptions serve;
   BenchOptions bench;
   DevicesOptions devices;
   PlanOptions plan;

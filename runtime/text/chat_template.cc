@@ -256,6 +256,7 @@ Result<Sources> read_sources(const std::filesystem::path& directory) {
 struct ChatTemplate::Parts {
   std::string directory;  // for messages
   json special_tokens = json::object();
+  std::string source;
   Root standard;  // null: no template
   Root tool_use;  // null: the standard one
 
@@ -269,6 +270,14 @@ bool ChatTemplate::exists() const {
   return parts_->standard != nullptr;
 }
 
+const std::string& ChatTemplate::source() const {
+  return parts_->source;
+}
+
+std::string ChatTemplate::special_token(const std::string& name) const {
+  return parts_->special_tokens.value(name, std::string());
+}
+
 Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::Parts::make(Sources sources,
                                                                       std::string directory) {
   auto parts = std::make_unique<Parts>();
@@ -276,6 +285,7 @@ Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::Parts::make(Sources so
   parts->special_tokens = std::move(sources.special_tokens);
   if (!sources.name.empty()) {
     TROUPE_ASSIGN(parts->standard, parse_template(sources.standard, sources.name));
+    parts->source = std::move(sources.standard);
     if (!sources.tool_use.empty()) {
       TROUPE_ASSIGN(parts->tool_use, parse_template(sources.tool_use, sources.name));
     }

@@ -47,6 +47,10 @@ class ChatTemplate final {
 
   // False: the model has no template.
   [[nodiscard]] bool exists() const;
+  // The text of the template that is used without tools; empty: none.
+  [[nodiscard]] const std::string& source() const;
+  // "eos_token", "bos_token", "pad_token" or "unk_token" of tokenizer_config.json; empty: none.
+  [[nodiscard]] std::string special_token(const std::string& name) const;
 
   // `messages`: a JSON list of objects with a role. `tools`: a JSON list, or empty. Arguments of
   // tool calls that are JSON in a text, as in OpenAI's API, are parsed before rendering.

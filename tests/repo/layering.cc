@@ -99,6 +99,7 @@ const std::vector<Library>& libraries() {
       {"minja/", {"runtime/text/"}},
       {"chat-template", {"runtime/text/"}},
       {"CLI/", {"deploy/"}},
+      {"prometheus/", {"deploy/"}},
       {"spdlog/", {"deploy/", "actors/"}},
       {"fmt/", {"deploy/", "actors/"}},
       {"gtest/", {"tests/"}},

@@ -1,0 +1,12 @@
+# cmake -DOUTPUT=F -DINPUTS=a;b -P embed_text.cmake: a source with each text file as a constant, for deploy/page.h.
+set(text "#include \"deploy/page.h\"\n\nnamespace troupe::deploy {\n\nconst std::vector<PageFile>& page_files() {\n  static const std::vector<PageFile> kFiles = {\n")
+foreach(input IN LISTS INPUTS)
+  get_filename_component(name "${input}" NAME)
+  file(READ "${input}" hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "\\\\x\\1" bytes "${hex}")
+  string(LENGTH "${hex}" digits)
+  math(EXPR size "${digits} / 2")
+  string(APPEND text "      {\"${name}\", {\"${bytes}\", ${size}}},\n")
+endforeach()
+string(APPEND text "  };\n  return kFiles;\n}\n\n}  // namespace troupe::deploy\n")
+file(WRITE "${OUTPUT}" "${text}")
