@@ -26,9 +26,10 @@
 namespace troupe::net {
 
 struct ModelCard {
-  std::string id;  // what clients name it
-  std::int64_t created_unix_s = 0;
-  std::uint32_t max_context = 0;  // tokens of prompt and answer
+  std::string id;                   // what clients name it
+  std::int64_t created_unix_s = 0;  // when the server started: `created` of answers counts from it
+  std::string fingerprint;          // what the answers' bits depend on; empty: null
+  std::uint32_t max_context = 0;    // tokens of prompt and answer
   std::uint32_t vocab = 0;
   bool has_tokenizer = false;
   bool has_chat_template = false;
@@ -68,8 +69,8 @@ class ModelBackend {
   // The model's defaults: sampling, stop tokens; the rest empty.
   [[nodiscard]] virtual Request defaults() const = 0;
 
-  // kInvalid: a parameter or a length, with the numbers. kOverloaded: the queue is full or the
-  // server drains. kDisconnected: the engine is gone. `sink` must not block.
+  // kInvalid: a parameter or a length, with the numbers. kOverloaded: the queue is full.
+  // kDisconnected: the server drains or the engine is gone. `sink` must not block.
   [[nodiscard]] virtual Result<RequestId> submit(Request request, RequestSink sink) = 0;
   virtual void cancel(RequestId id) = 0;
 };
@@ -77,7 +78,7 @@ class ModelBackend {
 // What came of an HTTP request, for metrics and the log; called once each, any thread.
 struct ApiOutcome {
   std::string route;       // "/v1/chat/completions", or "other": few values
-  unsigned status = 0;     // HTTP
+  unsigned status = 0;     // HTTP; 499: the client went away
   std::string error_code;  // "queue_full", "model_not_found", ...; empty: none
   std::string request_id;  // x-request-id of the client, or ours
   std::string remote;
@@ -97,7 +98,8 @@ struct ApiOptions {
 
 class OpenAiApi {
  public:
-  // `backend` and `clock` outlive the API and every Exchange it was given. `seed`: of request ids.
+  // `backend` and `clock` outlive the API and every Exchange it was given. Made when the server
+  // starts. `seed`: of request ids.
   [[nodiscard]] static std::unique_ptr<OpenAiApi> make(ModelBackend& backend,
                                                        const Clock& clock,
                                                        std::uint64_t seed,
@@ -105,7 +107,8 @@ class OpenAiApi {
   virtual ~OpenAiApi() = default;
 
   // Answers /v1/models, /v1/completions, /v1/chat/completions, /tokenize, /detokenize,
-  // /tokenizer_info and /openapi.json. False: the path is none of them and nothing was done.
+  // /tokenizer_info and /openapi.json, and 404 for what else begins with /v1/. False: the path is
+  // none of them and nothing was done.
   virtual bool handle(const std::shared_ptr<Exchange>& exchange) = 0;
 };
 
