@@ -191,9 +191,11 @@ Result<PlannerLimits> planner_limits(Stage& stage, const NodeOptions& options) {
   limits.pages = info.ledger.pages;
   limits.blocks = info.ledger.blocks;
   limits.step_rows_max = std::min(options.step_rows_max, info.max_rows);
-  // Half of every step's rows are left to prompts, however many answers are being written.
+  // Half of every step's rows and one state page are left to prompts, however many answers are
+  // being written: without a page to write a chunk to, a prompt would be read one row at a time.
   limits.sequences_max = std::min({options.sequences_max,
                                    std::max(limits.step_rows_max / 2, 1U),
+                                   std::max(info.ledger.pages - 2, 1U),
                                    info.max_segments,
                                    info.max_sampled});
   limits.sampled_rows_max = info.max_sampled;

@@ -82,6 +82,7 @@ class NodeImpl final : public Node {
       : config_(config),
         vocab_(info.vocab),
         max_context_(info.max_context),
+        max_values_(info.max_values),
         hook_([record = config.record] { record->flight().print_newest(kEventsOfABug); }) {}
   NodeImpl(const NodeImpl&) = delete;
   NodeImpl& operator=(const NodeImpl&) = delete;
@@ -112,6 +113,7 @@ class NodeImpl final : public Node {
   NodeConfig config_;
   const std::uint32_t vocab_;
   const std::uint32_t max_context_;
+  const std::uint32_t max_values_;
   std::mutex join_mutex_;
   std::thread keeper_;
   std::mutex mutex_;
@@ -162,6 +164,7 @@ Status NodeImpl::run(std::shared_ptr<DeviceParts> parts) try {
 
 Status NodeImpl::check(const Request& request) const {
   TROUPE_TRY(check_request(request, vocab_, max_context_));
+  TROUPE_TRY(check_lists(request, vocab_, max_values_));
   if (!request.stop_strings.empty() && !config_.text) {
     return error(Kind::kInvalid,
                  "stop strings need a tokenizer; this node was started without one");

@@ -42,9 +42,9 @@ class Node {
                                                            const NodeOptions& options);
   virtual ~Node() = default;  // stops at once if stop() was not called
 
-  // Thread-safe. Errors: kInvalid (check_request: names the parameter and the numbers),
-  // kOverloaded: the queue is full, later may work; kDisconnected: the node drains, was stopped or
-  // lost its device, another one may take it.
+  // Thread-safe. Errors: kInvalid (check_request, check_lists: names the parameter and the
+  // numbers), kOverloaded: the queue is full, later may work; kDisconnected: the node drains, was
+  // stopped or lost its device, another one may take it.
   [[nodiscard]] virtual Result<RequestId> submit(Request request, RequestSink sink) = 0;
   // Thread-safe; unknown or finished ids are ignored. The request ends with kCancelled within one
   // step.

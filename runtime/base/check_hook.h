@@ -3,8 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <source_location>
-#include <string_view>
 
 namespace troupe {
 
@@ -16,8 +14,9 @@ class CheckHook final {
   CheckHook(const CheckHook&) = delete;
   CheckHook& operator=(const CheckHook&) = delete;
 
+  void print() const { print_(); }
+
  private:
-  friend void check_failed(const char*, std::string_view, std::source_location);
   std::function<void()> print_;
 };
 

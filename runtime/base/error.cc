@@ -76,7 +76,7 @@ void check_failed(const char* condition, std::string_view detail, std::source_lo
   static std::atomic_flag failing;
   if (!failing.test_and_set() && hooks().mutex.try_lock_for(kPatience)) {
     for (const CheckHook* hook : hooks().all) {
-      hook->print_();
+      hook->print();
     }
     std::fflush(stderr);
   }

@@ -6,16 +6,6 @@
 
 namespace troupe {
 
-namespace {
-
-std::vector<std::uint32_t> distinct(std::vector<std::uint32_t> tokens) {
-  std::sort(tokens.begin(), tokens.end());
-  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
-  return tokens;
-}
-
-}  // namespace
-
 StepPlanner::StepPlanner(const PlannerLimits& limits)
     : limits_(limits), pages_(limits.pages, 1), blocks_(limits.blocks) {
   TROUPE_CHECK(limits.pages >= 2 && limits.blocks > 0 && limits.step_rows_max > 0 &&
@@ -40,7 +30,7 @@ Status StepPlanner::add(RequestId id,
                      std::to_string(std::uint64_t{blocks_.size()} * kBlockTokens) +
                      " tokens): shorten the prompt or max_tokens, or give more memory");
   }
-  TROUPE_TRY(check_values(id, *request));
+  TROUPE_TRY(check_lists(*request, limits_.vocab, limits_.values_max));
   Sequence sequence;
   sequence.id = id;
   sequence.seed = seed;
@@ -55,26 +45,6 @@ Status StepPlanner::add(RequestId id,
   sequence.request = std::move(request);
   sequences_.emplace(id, std::move(sequence));
   waiting_.insert(id);
-  return {};
-}
-
-// One sequence's lists must fit into a step at any time: else it would wait for ever.
-Status StepPlanner::check_values(RequestId id, const Request& request) const {
-  const SamplingParams& sampling = request.sampling;
-  std::uint64_t values = 0;
-  if (sampling.repetition_penalty != 1) {
-    values = distinct(request.prompt).size() + std::uint64_t{request.max_tokens};
-  } else if (sampling.presence_penalty != 0 || sampling.frequency_penalty != 0) {
-    values = request.max_tokens;
-  }
-  values = std::min<std::uint64_t>(values, limits_.vocab) + sampling.logit_bias.size();
-  if (values > limits_.values_max) {
-    return error(Kind::kInvalid,
-                 text_of(id) + " may need " + std::to_string(values) +
-                     " entries for its penalties and logit_bias; a step holds " +
-                     std::to_string(limits_.values_max) +
-                     ": lower max_tokens, or leave the penalties out");
-  }
   return {};
 }
 

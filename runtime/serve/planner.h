@@ -77,8 +77,8 @@ class StepPlanner final {
  public:
   explicit StepPlanner(const PlannerLimits& limits);  // REQUIRES: every limit positive, pages >= 2
 
-  // Queues a checked request (check_request). kInvalid, with the arithmetic, when the pools could
-  // never hold it.
+  // Queues a checked request (check_request). kInvalid, with the arithmetic, when the pools or a
+  // step's lists could never hold it.
   Status add(RequestId id, std::shared_ptr<const Request> request, std::uint64_t seed, Time now);
 
   // The next step, or an empty one when nothing can be done now. O(sequences + rows + block table).
@@ -119,7 +119,6 @@ class StepPlanner final {
     std::uint32_t sampled = 0;
   };
 
-  [[nodiscard]] Status check_values(RequestId id, const Request& request) const;
   [[nodiscard]] bool may_plan() const;
   void admit_waiting();
   [[nodiscard]] bool admit(Sequence& sequence);

@@ -1,6 +1,7 @@
 #include "runtime/serve/sequence.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace troupe {
 
@@ -11,6 +12,30 @@ std::uint32_t end_of(const std::vector<TokenValue>& values) {
 }
 
 }  // namespace
+
+std::vector<std::uint32_t> distinct(std::vector<std::uint32_t> tokens) {
+  std::sort(tokens.begin(), tokens.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  return tokens;
+}
+
+Status check_lists(const Request& request, std::uint32_t vocab, std::uint32_t values_max) {
+  const SamplingParams& sampling = request.sampling;
+  std::uint64_t values = 0;
+  if (sampling.repetition_penalty != 1) {
+    values = distinct(request.prompt).size() + std::uint64_t{request.max_tokens};
+  } else if (sampling.presence_penalty != 0 || sampling.frequency_penalty != 0) {
+    values = request.max_tokens;
+  }
+  values = std::min<std::uint64_t>(values, vocab) + sampling.logit_bias.size();
+  if (values > values_max) {
+    return error(Kind::kInvalid,
+                 "penalties and logit_bias may need " + std::to_string(values) +
+                     " entries; a step holds " + std::to_string(values_max) +
+                     ": lower max_tokens, or leave the penalties out");
+  }
+  return {};
+}
 
 std::string text_of(RequestId id) {
   return "request " + std::to_string(id.value);

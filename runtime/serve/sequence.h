@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/ops.h"
+#include "runtime/base/error.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/sources.h"
 #include "runtime/serve/request.h"
@@ -62,6 +63,15 @@ struct Sequence {
 [[nodiscard]] std::uint32_t sampled_rows(const Sequence& sequence, std::uint32_t rows);
 
 [[nodiscard]] std::string text_of(RequestId id);  // "request 7"
+
+// The tokens, each once, ascending.
+[[nodiscard]] std::vector<std::uint32_t> distinct(std::vector<std::uint32_t> tokens);
+
+// Whether the sparse sampling lists of a request will always fit into a step; else it would wait
+// for ever. kInvalid names the numbers.
+[[nodiscard]] Status check_lists(const Request& request,
+                                 std::uint32_t vocab,
+                                 std::uint32_t values_max);
 
 [[nodiscard]] constexpr std::uint32_t blocks_for(std::uint64_t token_count) {
   return static_cast<std::uint32_t>((token_count + kBlockTokens - 1) / kBlockTokens);

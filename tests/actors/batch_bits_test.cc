@@ -217,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes,
                          ::testing::Values(kLarge,
                                            Size{"chunks_of_64", 40, 80, 64, 16, 11},
                                            Size{"odd_chunks", 14, 40, 37, 12, 5},
-                                           Size{"one_page", 2, 12, 50, 9, 3}),
+                                           Size{"one_page", 1, 12, 50, 9, 3}),
                          [](const auto& instance) { return instance.param.name; });
 
 }  // namespace

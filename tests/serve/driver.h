@@ -19,6 +19,7 @@ namespace troupe {
 struct DriverOptions {
   std::uint32_t pages = 9, blocks = 16, step_rows_max = 8, sequences_max = 4, steps_max = 2,
                 vocab = 64, sampled_rows_max = 0;  // 0: as many as sequences
+  std::uint32_t values_max = 1000;
 };
 
 class Driver {
@@ -31,7 +32,8 @@ class Driver {
                  .sequences_max = options.sequences_max,
                  .steps_max = options.steps_max,
                  .attempts_max = 3,
-                 .vocab = options.vocab}),
+                 .vocab = options.vocab,
+                 .values_max = options.values_max}),
         options_(options),
         stage(make_fake_stage(
             {.pages = options.pages,
