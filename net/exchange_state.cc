@@ -129,7 +129,7 @@ void ExchangeState::abandon() {
   respond(response_of({500, "no_answer", "the server has a bug: it gave no answer"}));
   std::function<void()> unused;
   const std::scoped_lock lock(mutex_);
-  if (phase_ == Phase::kStreaming) {
+  if (phase_ == Phase::kStreaming && !drop_) {
     unused = std::exchange(gone_, nullptr);
     drop();
   }

@@ -133,6 +133,11 @@ bool Client::send(std::string_view bytes) {
   return socket_ >= 0;
 }
 
+bool Client::readable() const {
+  pollfd ready{socket_, POLLIN, 0};
+  return ::poll(&ready, 1, 0) == 1;
+}
+
 bool Client::fill() {
   if (socket_ < 0 || end_ != End::kOpen) {
     return false;

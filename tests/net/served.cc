@@ -54,14 +54,25 @@ void Served::handle(const std::shared_ptr<Exchange>& exchange) {
 }
 
 std::shared_ptr<Exchange> Served::take() {
+  const std::atomic<bool> never = false;
+  return take_or_stop(never);
+}
+
+std::shared_ptr<Exchange> Served::take_or_stop(const std::atomic<bool>& stopping) {
   std::unique_lock lock(mutex_);
-  if (!came_.wait_for(
-          lock, std::chrono::milliseconds(kWaitMs), [this] { return !held_.empty(); })) {
+  const bool came = came_.wait_for(
+      lock, std::chrono::milliseconds(kWaitMs), [&] { return !held_.empty() || stopping; });
+  if (!came || held_.empty()) {
     return nullptr;
   }
   auto exchange = std::move(held_.front());
   held_.pop_front();
   return exchange;
+}
+
+void Served::wake_takers() {
+  const std::scoped_lock lock(mutex_);
+  came_.notify_all();
 }
 
 }  // namespace troupe::net::test

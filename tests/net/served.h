@@ -8,6 +8,7 @@
 
 #include "net/http.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -36,6 +37,9 @@ class Served final {
   [[nodiscard]] HttpServer& server() { return *server_; }
   [[nodiscard]] std::uint16_t port() const { return server_->port(); }
   [[nodiscard]] std::shared_ptr<Exchange> take();  // the next one; null when none came in time
+  // The same, and null as soon as `stopping` is set and wake_takers called.
+  [[nodiscard]] std::shared_ptr<Exchange> take_or_stop(const std::atomic<bool>& stopping);
+  void wake_takers();
   void end() { server_.reset(); }
 
  private:
