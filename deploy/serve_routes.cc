@@ -15,6 +15,7 @@ namespace {
 using net::HttpFields;
 using net::HttpResponse;
 
+constexpr std::string_view kStatePath = "/v1/troupe/state";
 constexpr std::uint32_t kProfileSecondsMax = 3600;
 constexpr std::uint32_t kProfileSecondsDefault = 60;
 
@@ -83,7 +84,7 @@ std::optional<HttpResponse> observe(std::string_view path, const ServeMonitor& m
     response.body = monitor.metrics();
     return response;
   }
-  if (path == "/v1/troupe/state") {
+  if (path == kStatePath) {
     return json(200, monitor.state_json());
   }
   if (const PageFile* file = page_file(path)) {
@@ -135,7 +136,8 @@ ServeRoutes::ServeRoutes(net::OpenAiApi& api, ServeMonitor& monitor, std::functi
 
 void ServeRoutes::answer(const std::shared_ptr<net::Exchange>& exchange) {
   const auto& request = exchange->request();
-  if (auto response = observe(request.path, monitor_)) {
+  const bool locked = request.path == kStatePath && !api_.admits(request);
+  if (auto response = locked ? std::nullopt : observe(request.path, monitor_)) {
     exchange->respond(reads(request) ? *std::move(response) : wrong_method(request, "GET, HEAD"));
     return;
   }

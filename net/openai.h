@@ -110,6 +110,8 @@ class OpenAiApi {
   // /tokenizer_info and /openapi.json, and 404 for what else begins with /v1/. False: the path is
   // none of them and nothing was done.
   virtual bool handle(const std::shared_ptr<Exchange>& exchange) = 0;
+  // Whether the request has a key of this server, or none is asked for. In constant time.
+  [[nodiscard]] virtual bool admits(const HttpRequest& request) const = 0;
 };
 
 // An error as OpenAI's clients read it: {"error": {"message", "type", "param", "code"}}.

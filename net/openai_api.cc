@@ -138,11 +138,29 @@ class Api final : public OpenAiApi {
     return true;
   }
 
+  // Looks at every key, whichever fits.
+  [[nodiscard]] bool admits(const HttpRequest& request) const override {
+    if (key_digests_.empty()) {
+      return true;
+    }
+    constexpr std::string_view kScheme = "bearer ";
+    const std::string_view sent = request.field("authorization");
+    if (lower(sent.substr(0, kScheme.size())) != kScheme) {
+      return false;
+    }
+    const std::string digest = sha256_hex(sent.substr(kScheme.size()));
+    bool found = false;
+    for (const auto& each : key_digests_) {
+      found |= equal_in_constant_time(each, digest);
+    }
+    return found;
+  }
+
  private:
   // Key, path, method and type of the body. False: it was answered.
   bool check(Call& call, const RouteRow& row) const {
     const HttpRequest& request = call.exchange->request();
-    if (row.route != Route::kOpenApi && !has_key(request)) {
+    if (row.route != Route::kOpenApi && !admits(request)) {
       call.refuse({.status = 401,
                    .type = "invalid_request_error",
                    .message = request.field("authorization").empty()
@@ -179,24 +197,6 @@ class Api final : public OpenAiApi {
       return false;
     }
     return true;
-  }
-
-  // Looks at every key, whichever fits.
-  [[nodiscard]] bool has_key(const HttpRequest& request) const {
-    if (key_digests_.empty()) {
-      return true;
-    }
-    constexpr std::string_view kScheme = "bearer ";
-    const std::string_view sent = request.field("authorization");
-    if (lower(sent.substr(0, kScheme.size())) != kScheme) {
-      return false;
-    }
-    const std::string digest = sha256_hex(sent.substr(kScheme.size()));
-    bool found = false;
-    for (const auto& each : key_digests_) {
-      found |= equal_in_constant_time(each, digest);
-    }
-    return found;
   }
 
   void dispatch(Call call, Route route) {

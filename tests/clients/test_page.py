@@ -40,6 +40,13 @@ def picture(request, browser):
     return save
 
 
+@pytest.fixture(scope="module")
+def slow(program):
+    """A server that takes long enough for an answer to be stopped."""
+    with Server(program, "--kernels", "scalar", "--threads", 1) as server:
+        yield server.url
+
+
 def at(browser, name):
     return browser.find_element(By.ID, name)
 
@@ -139,11 +146,10 @@ def test_the_panels_change_while_it_answers(browser, url):
     assert complaints(browser) == []
 
 
-def test_escape_stops_an_answer_and_the_server_stops_too(browser, url):
-    open_page(browser, url)
+def test_escape_stops_an_answer_and_the_server_stops_too(browser, slow):
+    open_page(browser, slow)
     at(browser, "settings").find_element(By.TAG_NAME, "summary").click()
     at(browser, "max-tokens").send_keys("1500")
-    at(browser, "temperature").send_keys("2")
     ask(browser, LONG)
     wait_until("text comes", lambda: answers(browser) and (text_of(browser) or answered(browser)))
     at(browser, "input").send_keys(Keys.ESCAPE)
@@ -151,7 +157,7 @@ def test_escape_stops_an_answer_and_the_server_stops_too(browser, url):
     assert answers(browser)[-1].find_element(By.CLASS_NAME, "meta").text == "stopped"
     at_stop = text_of(browser)
     assert at(browser, "send").is_displayed() and not at(browser, "stop").is_displayed()
-    wait_idle(url, 5)
+    wait_idle(slow, 5)
     assert text_of(browser) == at_stop
     at(browser, "clear").click()
     assert answers(browser) == []
@@ -159,8 +165,8 @@ def test_escape_stops_an_answer_and_the_server_stops_too(browser, url):
     browser.execute_script("sessionStorage.clear()")
 
 
-def test_clearing_during_an_answer_leaves_an_empty_chat(browser, url):
-    open_page(browser, url)
+def test_clearing_during_an_answer_leaves_an_empty_chat(browser, slow):
+    open_page(browser, slow)
     ask(browser, LONG)
     wait_until("an answer begins", lambda: answers(browser))
     at(browser, "clear").click()
