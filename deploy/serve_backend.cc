@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace troupe::deploy {
+namespace {
+
+constexpr std::size_t kFingerprintDigits = 16;
+
+}  // namespace
 
 NodeBackend::NodeBackend(const ModelFiles& files,
                          Node& node,
@@ -17,6 +22,7 @@ NodeBackend::NodeBackend(const ModelFiles& files,
   card_.created_unix_s = now_unix_s;
   card_.max_context = stage.max_context;
   card_.vocab = stage.vocab;
+  card_.fingerprint = "fp_" + stage.arithmetic_digest.substr(0, kFingerprintDigits);
   card_.has_tokenizer = files.tokenizer != nullptr;
   card_.has_chat_template = files.chat_template != nullptr;
   if (files.chat_template != nullptr) {
