@@ -118,6 +118,58 @@ TEST(Options, TakeEveryFlagOfRun) {
   EXPECT_EQ(sampling.seed, 18446744073709551615U);
 }
 
+TEST(Options, TakeEveryFlagOfServe) {
+  const Parsed parsed = parse({"serve",
+                               "models/x",
+                               "--listen",
+                               "[::1]:0",
+                               "--admin-listen",
+                               "localhost:9",
+                               "--model-name",
+                               "m",
+                               "--queue",
+                               "7",
+                               "--sequences",
+                               "3",
+                               "--connections",
+                               "5",
+                               "--drain-seconds",
+                               "0"});
+
+  ASSERT_TRUE(parsed.options) << parsed.text;
+  EXPECT_EQ(parsed.options->command, Command::kServe);
+  EXPECT_EQ(parsed.options->common.log_level, "info");
+  const ServeOptions& serve = parsed.options->serve;
+  EXPECT_EQ(serve.listen.host, "::1");
+  EXPECT_EQ(serve.listen.port, 0);
+  ASSERT_TRUE(serve.admin);
+  EXPECT_EQ(serve.admin->host, "localhost");
+  EXPECT_EQ(serve.admin->port, 9);
+  EXPECT_EQ(serve.model_name, "m");
+  EXPECT_EQ(serve.queue_max, 7U);
+  EXPECT_EQ(serve.sequences_max, 3U);
+  EXPECT_EQ(serve.connections_max, 5U);
+  EXPECT_EQ(serve.drain_seconds, 0U);
+}
+
+TEST(Options, ServeOnLocalhostWhenNothingElseIsSaid) {
+  const ServeOptions serve = parse({"serve"}).options.value_or(Options{}).serve;
+
+  EXPECT_EQ(serve.listen.host, "127.0.0.1");
+  EXPECT_EQ(serve.listen.port, 8000);
+  EXPECT_FALSE(serve.admin);
+}
+
+TEST(Options, RefuseAnAddressThatIsNone) {
+  for (const char* text : {"8000", "host", "host:", ":80", "host:70000", "::1:80", "host:8x"}) {
+    const Parsed parsed = parse({"serve", "--listen", text});
+    EXPECT_FALSE(parsed.options) << text;
+    EXPECT_EQ(
+        parsed.text,
+        "--listen: '" + std::string(text) + "' is not HOST:PORT like 127.0.0.1:8000 or [::1]:8000");
+  }
+}
+
 TEST(Options, LeaveTheModelAloneBehindARepeatedFlag) {
   const Parsed parsed = parse({"run", "--prompt", "x", "--stop", "a", "models/x"});
 
