@@ -245,6 +245,23 @@ TEST_F(ActorsTest, CancelWhatRunsWhenStopped) {
   EXPECT_EQ(node.events_after_stop, 0U);
 }
 
+TEST_F(ActorsTest, LeaveHalfOfAStepAndAPageToPrompts) {
+  const auto limits = [](const FakeStageOptions& stage, const NodeOptions& options) {
+    return planner_limits(*make_fake_stage(stage), options).value().sequences_max;
+  };
+  const FakeStageOptions stage{
+      .pages = 40, .blocks = 16, .max_rows = 16, .max_segments = 16, .max_sampled = 16};
+
+  EXPECT_EQ(limits(stage, {.sequences_max = 6}), 6U);
+  EXPECT_EQ(limits(stage, {.sequences_max = 16}), 8U);
+  EXPECT_EQ(limits(stage, {.sequences_max = 16, .step_rows_max = 1}), 1U);
+  FakeStageOptions few = stage;
+  few.pages = 5;
+  EXPECT_EQ(limits(few, {.sequences_max = 16}), 3U) << "of four that can be used";
+  few.pages = 2;
+  EXPECT_EQ(limits(few, {.sequences_max = 16}), 1U);
+}
+
 TEST_F(ActorsTest, CountWhatBecomesOfRequests) {
   SimNode& node = start({}, {.queue_max = 1, .sequences_max = 2});
   Request scored = request(6, 10);

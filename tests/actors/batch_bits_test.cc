@@ -34,19 +34,19 @@ struct Size {
 
 class Engine {
  public:
-  explicit Engine(const std::string& model, const Size& size) {
+  Engine(const std::string& model, Activation activation, const Size& size) {
     const std::string directory = test::data_directory() + "/" + model;
     const auto config = read_model_config(directory).value();
     const auto checkpoint = Checkpoint::open(directory, config).value();
     auto device = make_cpu_device({.threads = 1,
-                                   .kernel_set = test::available_sets(Activation::kF32).back(),
-                                   .activation = Activation::kF32},
+                                   .kernel_set = test::available_sets(activation).back(),
+                                   .activation = activation},
                                   clock_)
                       .value();
     auto stage = make_stage(*device,
                             config,
                             *checkpoint,
-                            {.activation = Activation::kF32,
+                            {.activation = activation,
                              .max_rows = size.rows,
                              .max_segments = std::min(size.rows, 16U),
                              .max_sampled = size.sampled,
@@ -153,13 +153,14 @@ TEST_P(BatchBits, AreThoseOfEachRequestAlone) {
   const std::vector<Request> requests = all_requests();
   std::vector<Answer> alone;
   {
-    Engine engine("next-tiny", kLarge);
+    Engine engine("next-tiny", Activation::kF32, kLarge);
     for (const Request& request : requests) {
       alone.push_back(engine.run(request));
     }
   }
 
-  const std::vector<Answer> together = Engine("next-tiny", GetParam()).run(requests);
+  const std::vector<Answer> together =
+      Engine("next-tiny", Activation::kF32, GetParam()).run(requests);
 
   for (std::size_t i = 0; i < requests.size(); ++i) {
     ASSERT_FALSE(alone[i].failed || together[i].failed) << "length " << kLengths[i];
@@ -174,14 +175,14 @@ TEST_P(BatchBits, OfAPromptAreThoseOfItsGeneration) {
   std::vector<Request> requests = all_requests();
   std::vector<Answer> generated;
   {
-    Engine engine("q35-moe", kLarge);
+    Engine engine("q35-moe", Activation::kBF16, kLarge);
     generated = engine.run(requests);
   }
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i] = replay(requests[i], generated[i]);
   }
 
-  const std::vector<Answer> scored = Engine("q35-moe", GetParam()).run(requests);
+  const std::vector<Answer> scored = Engine("q35-moe", Activation::kBF16, GetParam()).run(requests);
 
   for (std::size_t i = 0; i < requests.size(); ++i) {
     ASSERT_EQ(scored[i].prompt.size(), kLengths[i] + 6U);
@@ -199,9 +200,9 @@ TEST(BatchBitsOfATightNode, ReallyPreempts) {
     requests.back().prompt_logprobs = 3;
   }
 
-  const std::vector<Answer> crowded = Engine("next-tiny", tight).run(requests);
+  const std::vector<Answer> crowded = Engine("next-tiny", Activation::kF32, tight).run(requests);
 
-  Engine engine("next-tiny", kLarge);
+  Engine engine("next-tiny", Activation::kF32, kLarge);
   std::uint32_t preemptions = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     preemptions += crowded[i].preemptions;

@@ -254,6 +254,8 @@ void World::schedule_clients() {
 void World::plant() {
   if (options_.bug == PlantedBug::kEndTwice && !node_->told.empty()) {
     node_->tell(node_->told.begin()->first, node_->told.begin()->second.last);
+  } else if (options_.bug == PlantedBug::kMiscount) {
+    ++refused_;
   } else if (options_.bug == PlantedBug::kLeak) {  // a sequence that nobody will end
     mute_ = true;
     const auto orphan = std::make_shared<const Request>(random_request(scheduler_.rng(), knobs_));

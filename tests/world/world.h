@@ -27,7 +27,8 @@ enum class PlantedBug : std::uint8_t {
   kLeak,
   kSpoilPage,
   kSilence,
-  kLateEvent
+  kLateEvent,
+  kMiscount
 };
 
 struct WorldOptions {

@@ -41,6 +41,10 @@ TEST(World, CatchesAPageThatNobodyGivesBack) {
   EXPECT_TRUE(caught(PlantedBug::kLeak, "balance"));
 }
 
+TEST(World, CatchesACountThatIsNotWhatClientsWereTold) {
+  EXPECT_TRUE(caught(PlantedBug::kMiscount, "counts"));
+}
+
 TEST(World, CatchesASpoiledPage) {
   EXPECT_TRUE(caught(PlantedBug::kSpoilPage, "state"));
 }
