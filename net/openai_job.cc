@@ -27,8 +27,9 @@ std::string text_of(const Json& content) {
     return content.get<std::string>();
   }
   std::string text;
-  for (const auto& part : content) {
-    text += (text.empty() ? "" : "\n") + part["text"].get_ref<const std::string&>();
+  for (std::size_t i = 0; i < content.size(); ++i) {
+    text += i == 0 ? "" : "\n";
+    text += content[i]["text"].get_ref<const std::string&>();
   }
   return text;
 }

@@ -8,7 +8,17 @@ namespace troupe::net {
 
 namespace {
 
-using namespace schema;
+using schema::any_object;
+using schema::any_of;
+using schema::boolean;
+using schema::by_token_id;
+using schema::integer;
+using schema::list;
+using schema::number;
+using schema::object;
+using schema::only;
+using schema::or_null;
+using schema::text;
 
 constexpr std::int64_t kCountMax = std::numeric_limits<std::int32_t>::max();
 constexpr std::size_t kStopsMax = 4;
@@ -104,8 +114,7 @@ std::vector<Parameters::Row> Parameters::rows_for_all(const ModelCard& card) {
   };
 }
 
-std::vector<Parameters::Row> Parameters::rows_of_sampling(const ModelCard& card,
-                                                          const ApiOptions& options) {
+std::vector<Parameters::Row> Parameters::rows_of_sampling() {
   return {
       {"temperature",
        kAnswer,
@@ -155,6 +164,12 @@ std::vector<Parameters::Row> Parameters::rows_of_sampling(const ModelCard& card,
          d.request.sampling.seed = static_cast<std::uint64_t>(as_int64(v));
        },
        "The same request with the same seed has the same answer. Absent: drawn."},
+  };
+}
+
+std::vector<Parameters::Row> Parameters::rows_of_answers(const ModelCard& card,
+                                                         const ApiOptions& options) {
+  return {
       {"stop",
        kAnswer,
        any_of({text(1, kStopCharactersMax), list(text(1, kStopCharactersMax), 0, kStopsMax)}),
@@ -341,9 +356,10 @@ Parameters::Parameters(const ModelCard& card, const ApiOptions& options) {
   add(rows_of_completions(card, options));
   add(rows_of_chat());
   add(rows_of_tokenizer(card));
-  add(rows_of_sampling(card, options));
+  add(rows_of_sampling());
+  add(rows_of_answers(card, options));
   for (auto& form : forms_) {
-    form.schema.emplace(form.json);
+    form.schema = std::make_unique<const Schema>(form.json);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -65,13 +66,14 @@ class Parameters final {
   struct Row;
   struct Form {
     Json json;
-    std::optional<Schema> schema;
+    std::unique_ptr<const Schema> schema;
     std::vector<std::pair<std::string, Apply>> rows;
   };
 
   static std::size_t index(Endpoint body) { return static_cast<std::size_t>(body); }
   static std::vector<Row> rows_for_all(const ModelCard& card);
-  static std::vector<Row> rows_of_sampling(const ModelCard& card, const ApiOptions& options);
+  static std::vector<Row> rows_of_sampling();
+  static std::vector<Row> rows_of_answers(const ModelCard& card, const ApiOptions& options);
   static std::vector<Row> rows_of_completions(const ModelCard& card, const ApiOptions& options);
   static std::vector<Row> rows_of_chat();
   static std::vector<Row> rows_of_tokenizer(const ModelCard& card);

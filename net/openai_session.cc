@@ -48,11 +48,11 @@ void Session::start(std::vector<Request> requests) {
         break;
       }
     }
-    const auto id = backend_.submit(
-        std::move(requests[i]), [self = shared_from_this(), i](const RequestEvent& event) {
-          const auto keep = self;  // the model may drop this function while it runs
-          keep->on_event(i, event);
-        });
+    const auto id = backend_.submit(std::move(requests[i]),
+                                    [self = shared_from_this(), i](const RequestEvent& event) {
+                                      // A copy: the model may drop this function while it runs.
+                                      std::shared_ptr<Session>(self)->on_event(i, event);
+                                    });
     const std::lock_guard lock(mutex_);
     if (!id) {
       fail(api_error(id.error()));

@@ -55,6 +55,9 @@ TEST_F(Chat, PartsOfAContentAreJoinedByLineEnds) {
       Json::array({{{"type", "text"}, {"text", "a"}}, {{"type", "text"}, {"text", "b"}}});
 
   EXPECT_EQ(rendered(Json::array({message(parts)})), R"([{"role":"user","content":"a\nb"}])");
+  Json empty_first = parts;
+  empty_first[0]["text"] = "";
+  EXPECT_EQ(rendered(Json::array({message(empty_first)})), R"([{"role":"user","content":"\nb"}])");
   EXPECT_EQ(rendered(Json::array({message(Json::array())})), R"([{"role":"user","content":""}])");
 }
 

@@ -75,7 +75,7 @@ TEST_F(Completions, TextsNeedATokenizer) {
 TEST_F(Completions, ChoicesOfABatchAreInTheOrderOfPromptsAndN) {
   const auto exchange = complete({{"prompt", {"a", "bc"}}, {"n", 2}, {"seed", 5}});
   ASSERT_EQ(backend.submitted.size(), 4U);
-  for (const std::size_t i : {3, 0, 2, 1}) {
+  for (const std::size_t i : {3U, 0U, 2U, 1U}) {
     EXPECT_FALSE(exchange->response);
     backend.finish(i, std::to_string(i), FinishReason::kLength);
   }

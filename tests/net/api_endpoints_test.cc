@@ -68,7 +68,7 @@ TEST_F(Endpoints, TokensAreDetokenized) {
 
   EXPECT_EQ(answer({{"tokens", {97, 98}}})->json().dump(), R"({"prompt":"ab"})");
   EXPECT_EQ(answer({{"tokens", Json::array()}})->json().dump(), R"({"prompt":""})");
-  EXPECT_EQ(answer({{"tokens", {195}}})->response->body, "{\"prompt\":\"�\"}");
+  EXPECT_EQ(answer({{"tokens", {195}}})->json().dump(), R"({"prompt":"�"})");
   EXPECT_EQ(
       refusal(*answer({{"tokens", {97, 300}}})),
       "400 tokens[1] invalid_value: tokens[1] is 300; allowed is a whole number from 0 to 299");
@@ -107,7 +107,8 @@ TEST_F(OpenApi, NamesEveryPath) {
   for (const auto& [path, operations] : all["paths"].items()) {
     for (const auto& [method, operation] : operations.items()) {
       if (method != "parameters") {
-        paths.push_back(method + " " + path);
+        paths.push_back(method);
+        paths.back() += " " + path;
       }
     }
   }
