@@ -86,9 +86,9 @@ TEST_F(Errors, AWrongMethodIsToldTheRightOne) {
   EXPECT_EQ(got->field("allow"), "POST");
 
   const auto posted = post("/v1/models", std::string("{}"));
-  EXPECT_EQ(posted->response->status, 405U);
+  EXPECT_EQ(posted->status(), 405U);
   EXPECT_EQ(posted->field("allow"), "GET, HEAD");
-  EXPECT_EQ(send({.method = "HEAD", .path = "/v1/models"})->response->status, 200U);
+  EXPECT_EQ(send({.method = "HEAD", .path = "/v1/models"})->status(), 200U);
 }
 
 TEST_F(Errors, ABodyMustBeJsonAndSaySo) {
@@ -102,7 +102,7 @@ TEST_F(Errors, ABodyMustBeJsonAndSaySo) {
   EXPECT_EQ(refusal(*typed({{"content-type", "text/plain"}})),
             "415 null unsupported_media_type: the body must be JSON: send Content-Type: "
             "application/json");
-  EXPECT_EQ(typed({})->response->status, 415U);
+  EXPECT_EQ(typed({})->status(), 415U);
   EXPECT_FALSE(typed({{"content-type", "Application/JSON;charset=utf-8"}})->response);
 }
 
@@ -150,11 +150,11 @@ class Keys : public ApiTest {
   std::string ask(HttpFields fields, std::string path = "/v1/models") {
     const auto exchange =
         send({.method = "GET", .path = std::move(path), .fields = std::move(fields)});
-    if (exchange->response->status == 401) {
+    if (exchange->status() == 401) {
       EXPECT_EQ(exchange->field("www-authenticate"), "Bearer");
       return refusal(*exchange);
     }
-    return std::to_string(exchange->response->status);
+    return std::to_string(exchange->status());
   }
 };
 

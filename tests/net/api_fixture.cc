@@ -1,7 +1,5 @@
 #include "tests/net/api_fixture.h"
 
-#include <algorithm>
-
 namespace troupe::net {
 
 FakeBackend::FakeBackend() {
@@ -171,12 +169,19 @@ void FakeExchange::leave() {
   }
 }
 
+unsigned FakeExchange::status() const {
+  const auto& answer = response ? response : head;
+  return answer ? answer->status : 0;
+}
+
 std::string FakeExchange::field(std::string_view name) const {
-  const HttpResponse& answer = response ? *response : *head;
-  const auto found = std::find_if(answer.fields.begin(),
-                                  answer.fields.end(),
-                                  [&](const auto& field) { return field.first == name; });
-  return found == answer.fields.end() ? std::string() : found->second;
+  const auto& answer = response ? response : head;
+  for (const auto& [key, value] : answer ? answer->fields : HttpFields()) {
+    if (key == name) {
+      return value;
+    }
+  }
+  return {};
 }
 
 Json FakeExchange::json() const {
@@ -233,13 +238,13 @@ std::shared_ptr<FakeExchange> ApiTest::post(std::string path, const Json& body) 
   return post(std::move(path), body.dump());
 }
 
-std::shared_ptr<FakeExchange> ApiTest::complete(Json more) {
+std::shared_ptr<FakeExchange> ApiTest::complete(const Json& more) {
   Json body = {{"model", "org/model"}, {"prompt", "ab"}};
   body.update(more);
   return post("/v1/completions", body);
 }
 
-std::shared_ptr<FakeExchange> ApiTest::chat(Json more) {
+std::shared_ptr<FakeExchange> ApiTest::chat(const Json& more) {
   Json body = {{"model", "org/model"},
                {"messages", Json::array({{{"role", "user"}, {"content", "hi"}}})}};
   body.update(more);

@@ -75,6 +75,7 @@ class FakeExchange final : public Exchange {
   void leave();                             // the client
   void refuse_writes() { broken_ = true; }  // the next one finds that the client is gone
 
+  [[nodiscard]] unsigned status() const;  // 0: no answer
   [[nodiscard]] bool answered() const { return response.has_value() || ended; }
   [[nodiscard]] std::string field(std::string_view name) const;  // of the answer
   [[nodiscard]] Json json() const;                               // the whole answer
@@ -102,8 +103,8 @@ class ApiTest : public testing::Test {
   std::shared_ptr<FakeExchange> post(std::string path, std::string body);
   std::shared_ptr<FakeExchange> post(std::string path, const Json& body);
   // A body with what every one needs, and more.
-  std::shared_ptr<FakeExchange> complete(Json more = Json::object());
-  std::shared_ptr<FakeExchange> chat(Json more = Json::object());
+  std::shared_ptr<FakeExchange> complete(const Json& more = Json::object());
+  std::shared_ptr<FakeExchange> chat(const Json& more = Json::object());
 
   FakeBackend backend;
   ManualClock clock;
