@@ -160,7 +160,7 @@ std::vector<Finding> check_layers(const Source& source) {
     return {{source.path, 0, "no rule says what this folder may include"}};
   }
   for (const auto& include : includes_of(source)) {
-    if (include.angle || is_system(include.path) || library_of(include.path) != nullptr) {
+    if (include.angle || library_of(include.path) != nullptr) {
       continue;
     }
     const bool ours =

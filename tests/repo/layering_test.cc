@@ -60,6 +60,11 @@ TEST(Layers, RefuseASiblingThatIsNotListed) {
   EXPECT_EQ(check_layers({"actors/a.cc", include("\"kernels/cpu/pack.h\"")}).size(), 1U);
 }
 
+TEST(Layers, DoNotTakeOurNetworkForTheSystems) {
+  EXPECT_EQ(check_layers({"runtime/base/a.cc", include("\"net/http.h\"")}).size(), 1U);
+  EXPECT_TRUE(check_layers({"runtime/base/a.cc", include("<net/if.h>")}).empty());
+}
+
 TEST(Layers, LetTheNetworkSeeOnlyTwoHeadersOfTheRuntime) {
   EXPECT_EQ(check_layers({"net/codec.cc", include("\"runtime/serve/planner.h\"")}).size(), 1U);
   EXPECT_TRUE(check_layers({"net/codec.cc", include("\"runtime/serve/step.h\"")}).empty());
