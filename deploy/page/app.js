@@ -355,6 +355,7 @@ async function poll() {
     });
     if (response.status === 401) {
       const tried = sessionStorage.getItem("troupe-key") !== null;
+      at("model").textContent = "";
       setKeyNeeded(true, tried ? "The server refused that key." : "");
     } else {
       if (!response.ok) throw new Error(await errorOf(response));

@@ -2,7 +2,7 @@
 import random
 import threading
 
-from server import call, demo_eval, in_threads, wait_idle
+from server import call, demo_eval, in_threads, metrics, wait_idle
 from sse import stream
 
 IN_FLIGHT = 16
@@ -10,8 +10,8 @@ PROMPT_LENGTHS = [1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 127, 128, 129, 191, 192
                   577, 1023, 1024, 1025, 1500]
 
 
-def in_flight(count, work):
-    """Runs work(0) … work(count-1), 16 at a time; each worker takes the next."""
+def in_flight(count, work, workers=IN_FLIGHT):
+    """Runs work(0) … work(count-1), so many at a time; each worker takes the next."""
     results, lock, left = [None] * count, threading.Lock(), iter(range(count))
 
     def worker(_):
@@ -21,7 +21,7 @@ def in_flight(count, work):
             if index is None:
                 return
             results[index] = work(index)
-    in_threads(IN_FLIGHT, worker)
+    in_threads(workers, worker)
     return results
 
 
@@ -88,3 +88,24 @@ def test_sampled_answers_alone_and_together(url, model):
     alone = [complete(i) for i in range(24)]
     assert in_flight(24, complete) == alone
     wait_idle(url)
+
+
+def test_too_little_memory_for_all_changes_no_answer(url, model, say):
+    """The demo model's 1024 blocks of 64 tokens hold 40 of these requests to their end; 64 run at once."""
+    def complete(index):
+        body = {"model": model, "prompt": [300 + 11 * (index % 8) + i % 97 for i in range(600 + 20 * (index % 8))],
+                "max_tokens": 1000, "ignore_eos": True, "temperature": 0.8, "seed": index % 8, "logprobs": 0}
+        answer = call(url, "POST", "/v1/completions", body, timeout=600)
+        assert answer.status == 200, answer.body
+        (choice,) = answer.json()["choices"]
+        return choice
+    alone = [complete(i) for i in range(8)]
+    assert all(len(c["logprobs"]["tokens"]) == 1000 for c in alone)
+    assert metrics(url)["troupe_preemptions_total"] == 0
+    together = in_flight(64, complete, workers=64)
+    assert [i for i in range(64) if together[i] != alone[i % 8]] == []
+    wait_idle(url)
+    after = metrics(url)
+    say(f"{after['troupe_preemptions_total']:.0f} preemptions, {after['troupe_recomputed_tokens_total']:.0f} tokens recomputed")
+    assert after["troupe_preemptions_total"] > 0, "it fitted after all, so nothing was tried"
+    assert after["troupe_pool_imbalances_total"] == 0

@@ -8,7 +8,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.chrome.service import Service
 
-from server import Server, call, wait_idle, wait_until
+from server import Server, call, in_threads, wait_idle, wait_until
+from sse import open_stream
 
 CLIENT = ["/usr/bin/chromium", "--version"]
 LONG = "Write a story about a frog."
@@ -128,21 +129,52 @@ def test_the_second_turn_knows_the_first(browser, url):
     assert "8553" in text_of(browser)
 
 
-def test_the_panels_change_while_it_answers(browser, url):
-    open_page(browser, url)
+def numbers(browser, panel):
+    """{name: number shown} of a panel whose rows are "used of total"."""
+    return browser.execute_script("""
+      const found = {};
+      for (const name of document.querySelectorAll(`#${arguments[0]} dt`))
+        found[name.textContent] = parseInt(name.nextElementSibling.textContent, 10);
+      return found;""", panel)
 
-    def panels():
-        return {name: at(browser, name).text for name in ("queue", "rows-note", "rate-note", "pools")}
-    before = wait_until("the panels are filled", lambda: panels() if at(browser, "queue").text else None)
-    total = before["rate-note"]
-    for _ in range(3):
-        ask(browser, LONG)
-        wait_until("the answer is whole", lambda: answered(browser))
-    wait_until("the count of generated tokens grows", lambda: panels()["rate-note"] != total)
-    wait_until("the sparkline of tokens per second has a peak", lambda: browser.execute_script(
-        "return new Set([...document.querySelector('#rate-line .edge').getAttribute('points')"
-        ".matchAll(/,([0-9.]+)/g)].map((m) => m[1])).size") > 1)
+
+def peaks(browser, line):
+    """How many different heights a sparkline has."""
+    return browser.execute_script("""
+      const edge = document.querySelector(`#${arguments[0]} .edge`).getAttribute('points');
+      return new Set(edge.split(' ').map((point) => point.split(',')[1])).size;""", line)
+
+
+def test_the_panels_follow_the_server(browser, slow, model, picture):
+    open_page(browser, slow)
+    wait_until("the panels are filled", lambda: numbers(browser, "queue"))
+    assert numbers(browser, "queue")["running"] == 0 and numbers(browser, "pools")["KV blocks"] == 0
     assert at(browser, "device").text and at(browser, "actors").text
+    body = {"model": model, "messages": [{"role": "user", "content": LONG}], "max_completion_tokens": 1500,
+            "ignore_eos": True, "stream": True}
+    others = []
+
+    def begin(_):
+        others.append(open_stream(slow, "/v1/chat/completions", body))
+    try:
+        in_threads(5, begin)
+        ask(browser, LONG)
+        wait_until("five others and this one run", lambda: numbers(browser, "queue")["running"] == 6)
+        wait_until("their pages and blocks are used", lambda: numbers(browser, "pools")["state pages"] >= 6 and
+                   numbers(browser, "pools")["KV blocks"] >= 6)
+        wait_until("the device is busy", lambda: "busy" in at(browser, "actors").text)
+        wait_until("the sparklines have peaks", lambda: peaks(browser, "rate-line") > 3 and peaks(browser, "rows-line") > 1)
+        wait_until("the answer is whole", lambda: answered(browser), 60)
+        ask(browser, "What is 2 plus 6?")
+        wait_until("the answer is whole", lambda: len(answers(browser)) == 2 and answered(browser), 60)
+        time.sleep(1.2)  # one more poll
+        picture("page")
+    finally:
+        for connection, response in others:
+            response.close()
+            connection.close()
+    wait_until("nothing runs any more", lambda: numbers(browser, "queue")["running"] == 0 and
+               numbers(browser, "pools")["KV blocks"] == 0)
     assert complaints(browser) == []
 
 
