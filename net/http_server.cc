@@ -145,7 +145,7 @@ void BeastHttpServer::count_slow_reader() {
 
 void BeastHttpServer::on_settled(const Connection& connection) {
   const std::scoped_lock lock(mutex_);
-  connections_.at(&connection).is_settled = true;
+  connections_[&connection].is_settled = true;
   changed_.notify_all();
 }
 

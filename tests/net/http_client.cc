@@ -133,9 +133,9 @@ bool Client::send(std::string_view bytes) {
   return socket_ >= 0;
 }
 
-bool Client::readable() const {
+bool Client::readable(int within_ms) const {
   pollfd ready{socket_, POLLIN, 0};
-  return ::poll(&ready, 1, 0) == 1;
+  return ::poll(&ready, 1, within_ms) == 1;
 }
 
 bool Client::fill() {

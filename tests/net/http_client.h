@@ -42,7 +42,7 @@ class Client final {
 
   [[nodiscard]] bool connected() const;
   bool send(std::string_view bytes);
-  [[nodiscard]] bool readable() const;  // now
+  [[nodiscard]] bool readable(int within_ms = 0) const;
   // Until `mark` was read, all up to its end; empty when the connection ended before.
   [[nodiscard]] std::string read_until(std::string_view mark);
   // One answer, after any 1xx. `head_only`: of a HEAD request.

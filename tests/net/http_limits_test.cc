@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <list>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace troupe::net::test {
 namespace {
@@ -295,6 +297,25 @@ TEST(HttpLimit, OfRefusedConnectionsThatStayClosesTheOthers) {
   }
   EXPECT_EQ(told, 256);
   EXPECT_EQ(served.server().counts().refused, 300U);
+}
+
+TEST(HttpServer, AcceptsAgainWhenFilesThatRanOutAreFree) {
+  Served served;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(0);
+  ::close(next);
+  rlimit one_more = before;
+  one_more.rlim_cur = static_cast<rlim_t>(next) + 1;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &one_more), 0);
+
+  Client client(served.port());  // the last file: the server gets none
+  client.send(kGetHello);
+  const bool answered = client.readable(150);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+
+  EXPECT_FALSE(answered);
+  EXPECT_EQ(client.read_answer().body, "hello");
 }
 
 }  // namespace
