@@ -21,9 +21,9 @@ class SharedExchange final : public Exchange {
   SharedExchange(const SharedExchange&) = delete;
   SharedExchange& operator=(const SharedExchange&) = delete;
 
-  const HttpRequest& request() const override { return state_->request(); }
-  void respond(HttpResponse response) override { state_->respond(std::move(response)); }
-  bool begin_stream(HttpResponse head) override { return state_->begin_stream(std::move(head)); }
+  [[nodiscard]] const HttpRequest& request() const override { return state_->request(); }
+  void respond(HttpResponse response) override { state_->respond(response); }
+  bool begin_stream(HttpResponse head) override { return state_->begin_stream(head); }
   bool write(std::string piece) override { return state_->write(piece); }
   void end() override { state_->end(); }
   void on_gone(std::function<void()> callback) override { state_->on_gone(std::move(callback)); }

@@ -52,7 +52,7 @@ std::function<void()> ExchangeState::enter(Phase phase) {
   return std::exchange(gone_, nullptr);
 }
 
-void ExchangeState::respond(HttpResponse response) {
+void ExchangeState::respond(const HttpResponse& response) {
   std::function<void()> unused;
   const std::scoped_lock lock(mutex_);
   if (phase_ != Phase::kOpen) {
@@ -66,7 +66,7 @@ void ExchangeState::respond(HttpResponse response) {
   wake();
 }
 
-bool ExchangeState::begin_stream(HttpResponse head) {
+bool ExchangeState::begin_stream(const HttpResponse& head) {
   TROUPE_CHECK(head.body.empty(), "the body of a stream is what write() adds");
   const std::scoped_lock lock(mutex_);
   if (phase_ != Phase::kOpen) {

@@ -40,8 +40,8 @@ class ExchangeState final {
 
   // For those who answer; any thread. As in Exchange.
   [[nodiscard]] const HttpRequest& request() const { return request_; }
-  void respond(HttpResponse response);
-  [[nodiscard]] bool begin_stream(HttpResponse head);
+  void respond(const HttpResponse& response);
+  [[nodiscard]] bool begin_stream(const HttpResponse& head);
   [[nodiscard]] bool write(std::string_view piece);
   void end();
   void on_gone(std::function<void()> callback);

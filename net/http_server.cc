@@ -47,7 +47,7 @@ class Worker final {
     }
   }
   asio::io_context& io() { return io_; }
-  bool is_here() const { return thread_.get_id() == std::this_thread::get_id(); }
+  [[nodiscard]] bool is_here() const { return thread_.get_id() == std::this_thread::get_id(); }
 
  private:
   asio::io_context io_{1};
@@ -63,6 +63,7 @@ class BeastHttpServer final : public HttpServer, public ConnectionHost {
       workers_.push_back(std::make_unique<Worker>());
     }
   }
+  // NOLINTNEXTLINE(bugprone-exception-escape): out of memory while it stops, the process ends
   ~BeastHttpServer() override { BeastHttpServer::stop(Time{0}); }
   BeastHttpServer(const BeastHttpServer&) = delete;
   BeastHttpServer& operator=(const BeastHttpServer&) = delete;
@@ -72,8 +73,8 @@ class BeastHttpServer final : public HttpServer, public ConnectionHost {
     TROUPE_ASSIGN(auto acceptor, open_acceptor(workers_.front()->io(), options_));
     ErrorCode ec;
     port_ = acceptor.local_endpoint(ec).port();
-    acceptor_.emplace(std::move(acceptor));
-    accept_pause_.emplace(workers_.front()->io());
+    acceptor_ = std::make_unique<tcp::acceptor>(std::move(acceptor));
+    accept_pause_ = std::make_unique<asio::steady_timer>(workers_.front()->io());
     accept();
     for (const auto& worker : workers_) {
       worker->start();
@@ -81,8 +82,8 @@ class BeastHttpServer final : public HttpServer, public ConnectionHost {
     return {};
   }
 
-  std::uint16_t port() const override { return port_; }
-  HttpCounts counts() const override;
+  [[nodiscard]] std::uint16_t port() const override { return port_; }
+  [[nodiscard]] HttpCounts counts() const override;
   void stop(Time patience) override;
 
  private:
@@ -94,9 +95,11 @@ class BeastHttpServer final : public HttpServer, public ConnectionHost {
   };
 
   // ConnectionHost
-  const HttpLimits& limits() const override { return options_.limits; }
-  const HttpHandler& handler() const override { return handler_; }
-  std::shared_ptr<const std::atomic<bool>> draining() const override { return draining_; }
+  [[nodiscard]] const HttpLimits& limits() const override { return options_.limits; }
+  [[nodiscard]] const HttpHandler& handler() const override { return handler_; }
+  [[nodiscard]] std::shared_ptr<const std::atomic<bool>> draining() const override {
+    return draining_;
+  }
   void count_slow_reader() override;
   void on_settled(const Connection& connection) override;
   void on_closed(const Connection& connection) override;
@@ -106,7 +109,7 @@ class BeastHttpServer final : public HttpServer, public ConnectionHost {
   void admit(tcp::socket socket);
   void stop_accepting();
   void tell_all(void (Connection::*what)());
-  bool all_settled() const;  // REQUIRES: mutex_
+  [[nodiscard]] bool all_settled() const;  // REQUIRES: mutex_
 
   const HttpOptions options_;
   const HttpHandler handler_;
@@ -126,9 +129,9 @@ class BeastHttpServer final : public HttpServer, public ConnectionHost {
   // Below all that connections use, so that what is left in the io_contexts goes first.
   std::unique_ptr<asio::ssl::context> tls_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::size_t next_worker_ = 0;            // the first worker's thread
-  std::optional<tcp::acceptor> acceptor_;  // the same
-  std::optional<asio::steady_timer> accept_pause_;
+  std::size_t next_worker_ = 0;              // the first worker's thread
+  std::unique_ptr<tcp::acceptor> acceptor_;  // the same; null until it listens
+  std::unique_ptr<asio::steady_timer> accept_pause_;
 };
 
 HttpCounts BeastHttpServer::counts() const {

@@ -92,11 +92,11 @@ class BeastRequestParser final : public RequestParser {
     return consumed;
   }
 
-  State state() const override { return state_; }
+  [[nodiscard]] State state() const override { return state_; }
   bool take_expectation() override { return std::exchange(expects_continue_, false); }
-  HttpRequest& request() override { return grammar_.request; }
-  const Framing& framing() const override { return framing_; }
-  const Refusal& refusal() const override { return refusal_; }
+  [[nodiscard]] HttpRequest& request() override { return grammar_.request; }
+  [[nodiscard]] const Framing& framing() const override { return framing_; }
+  [[nodiscard]] const Refusal& refusal() const override { return refusal_; }
 
  private:
   void after_put(const error_code& ec, bool in_header, std::size_t unconsumed) {
@@ -139,7 +139,7 @@ class BeastRequestParser final : public RequestParser {
     }
   }
 
-  std::size_t count(std::string_view name) const {
+  [[nodiscard]] std::size_t count(std::string_view name) const {
     const auto& fields = grammar_.request.fields;
     return static_cast<std::size_t>(std::count_if(
         fields.begin(), fields.end(), [&](const auto& field) { return field.first == name; }));

@@ -87,7 +87,7 @@ class SocketWire final : public Wire {
     socket_.close(ignored);
   }
   asio::any_io_executor executor() override { return socket_.get_executor(); }
-  std::string remote() const override { return remote_; }
+  [[nodiscard]] std::string remote() const override { return remote_; }
 
  private:
   tcp::socket socket_;

@@ -59,9 +59,9 @@ class Client final {
   struct Tls;
   [[nodiscard]] bool fill();  // reads more; false at the end
 
-  int socket_ = -1;
   std::unique_ptr<Tls> tls_;
   std::string input_;
+  int socket_ = -1;
   End end_ = End::kOpen;
 };
 

@@ -7,16 +7,22 @@ namespace {
 
 constexpr std::time_t kNow = 784111777;  // RFC 9110's example
 
-TEST(Target, SplitsPathFromQuery) {
-  const auto target = parse_target("/v1/models?limit=%20");
+// "none" when there is no target.
+std::string path_of(std::string_view target) {
+  return parse_target(target).value_or(Target{"none", ""}).path;
+}
 
-  ASSERT_TRUE(target);
-  EXPECT_EQ(target->path, "/v1/models");
-  EXPECT_EQ(target->query, "limit=%20");
+std::string query_of(std::string_view target) {
+  return parse_target(target).value_or(Target{"", "none"}).query;
+}
+
+TEST(Target, SplitsPathFromQuery) {
+  EXPECT_EQ(path_of("/v1/models?limit=%20"), "/v1/models");
+  EXPECT_EQ(query_of("/v1/models?limit=%20"), "limit=%20");
 }
 
 TEST(Target, DecodesPercentSignsInThePath) {
-  EXPECT_EQ(parse_target("/a%2Fb%c3%A9")->path, "/a/b\xc3\xa9");
+  EXPECT_EQ(path_of("/a%2Fb%c3%A9"), "/a/b\xc3\xa9");
 }
 
 TEST(Target, RefusesABrokenPercentSignAndANulByte) {
@@ -27,15 +33,15 @@ TEST(Target, RefusesABrokenPercentSignAndANulByte) {
 }
 
 TEST(Target, IsReadInAbsoluteForm) {
-  EXPECT_EQ(parse_target("http://[::1]:80/x?y")->path, "/x");
-  EXPECT_EQ(parse_target("http://host?y")->query, "y");
-  EXPECT_EQ(parse_target("http://host")->path, "/");
+  EXPECT_EQ(path_of("http://[::1]:80/x?y"), "/x");
+  EXPECT_EQ(query_of("http://host?y"), "y");
+  EXPECT_EQ(path_of("http://host"), "/");
 }
 
 TEST(Target, RefusesWhatIsNoPath) {
   EXPECT_FALSE(parse_target("host:80"));
   EXPECT_FALSE(parse_target("x"));
-  EXPECT_EQ(parse_target("*")->path, "*");
+  EXPECT_EQ(path_of("*"), "*");
 }
 
 TEST(ResponseHead, SaysLengthTypeAndDate) {

@@ -40,7 +40,7 @@ Outcome parsed(const std::string& bytes, std::size_t most, Rng& rng) {
   outcome.request = request.method + " " + request.path + "?" + request.query + "\n";
   outcome.kept = request.body.size();
   for (const auto& [name, value] : request.fields) {
-    outcome.request += name + ":" + value + "\n";
+    outcome.request.append(name).append(":").append(value).append("\n");
     outcome.kept += name.size() + value.size();
   }
   outcome.request += request.body;

@@ -50,6 +50,7 @@ TEST(HttpRace, SixtyFourWritersAndClientsThatLeaveAtRandom) {
   std::atomic<int> gone = 0;
   std::atomic<int> told_twice = 0;
   std::vector<std::thread> writers;
+  writers.reserve(64);
   for (int w = 0; w < 64; ++w) {
     writers.emplace_back([&] {
       while (!stopping) {
@@ -73,6 +74,7 @@ TEST(HttpRace, SixtyFourWritersAndClientsThatLeaveAtRandom) {
   }
 
   std::vector<std::thread> clients;
+  clients.reserve(24);
   for (std::uint64_t c = 0; c < 24; ++c) {
     clients.emplace_back([&, c] { read_and_leave(served.port(), c); });
   }
@@ -102,6 +104,7 @@ TEST(HttpRace, OneStreamIsWrittenByManyThreads) {
   ASSERT_TRUE(exchange->begin_stream({}));
 
   std::vector<std::thread> writers;
+  writers.reserve(64);
   for (int w = 0; w < 64; ++w) {
     writers.emplace_back([&exchange] {
       for (int i = 0; i < 50; ++i) {
@@ -155,6 +158,7 @@ TEST(HttpRace, ClientsComeAndGoWhileTheServerStops) {
     Served served;
     std::atomic<bool> stopping = false;
     std::vector<std::thread> clients;
+    clients.reserve(8);
     Counter answered;
     for (int c = 0; c < 8; ++c) {
       clients.emplace_back([&] {

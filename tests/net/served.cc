@@ -32,8 +32,8 @@ HttpResponse text(std::string body, unsigned status) {
   return response;
 }
 
-Served::Served(HttpOptions options)
-    : server_(HttpServer::start(options, [this](std::shared_ptr<Exchange> exchange) {
+Served::Served(const HttpOptions& options)
+    : server_(HttpServer::start(options, [this](const std::shared_ptr<Exchange>& exchange) {
                 handle(exchange);
               }).value()) {}
 

@@ -32,7 +32,7 @@ class Counter final {
 
 class Served final {
  public:
-  explicit Served(HttpOptions options = {});
+  explicit Served(const HttpOptions& options = {});
 
   [[nodiscard]] HttpServer& server() { return *server_; }
   [[nodiscard]] std::uint16_t port() const { return server_->port(); }
