@@ -133,6 +133,16 @@ bool Client::send(std::string_view bytes) {
   return socket_ >= 0;
 }
 
+std::size_t Client::flood(std::string_view bytes, std::size_t most) {
+  std::size_t total = 0;
+  pollfd ready{socket_, POLLOUT, 0};
+  while (total < most && ::poll(&ready, 1, 200) == 1) {
+    const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    total += sent > 0 ? static_cast<std::size_t>(sent) : 0;
+  }
+  return total;
+}
+
 bool Client::readable(int within_ms) const {
   pollfd ready{socket_, POLLIN, 0};
   return ::poll(&ready, 1, within_ms) == 1;

@@ -42,6 +42,8 @@ class Client final {
 
   [[nodiscard]] bool connected() const;
   bool send(std::string_view bytes);
+  // Sends `bytes` again and again until the server takes no more for a while, or `most` went out.
+  [[nodiscard]] std::size_t flood(std::string_view bytes, std::size_t most);
   [[nodiscard]] bool readable(int within_ms = 0) const;
   // Until `mark` was read, all up to its end; empty when the connection ended before.
   [[nodiscard]] std::string read_until(std::string_view mark);

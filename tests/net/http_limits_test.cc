@@ -159,6 +159,21 @@ TEST(HttpLimit, OfTheBodyRefusesInsteadOfSayingContinue) {
   EXPECT_TRUE(client.read_until("\r\n").starts_with("HTTP/1.1 413"));
 }
 
+TEST(HttpLimit, OfReadAheadHoldsWhileAnAnswerIsPending) {
+  Served served;
+  Client client(served.port());
+  client.send(kGetHold);
+  const auto exchange = served.take();
+  ASSERT_NE(exchange, nullptr);
+
+  // What the two kernels hold for a connection ends too, at some megabytes.
+  EXPECT_LT(client.flood(std::string(1U << 16U, 'x'), 256U << 20U), 64U << 20U);
+
+  exchange->respond(text("done"));
+  EXPECT_EQ(client.read_answer().body, "done");
+  EXPECT_EQ(client.read_answer().status, 431U);  // what it sent was no request
+}
+
 TEST(HttpDeadline, EndsARequestThatComesTooSlowly) {
   HttpOptions options;
   options.limits.read_deadline = std::chrono::milliseconds(50);

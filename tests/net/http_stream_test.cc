@@ -152,6 +152,21 @@ TEST(HttpExchange, TakesAHalfCloseForADisconnect) {
   EXPECT_EQ(client.read_to_end(), End::kClosed);
 }
 
+TEST(HttpExchange, TakesAHalfCloseForADisconnectOfARequestThatWaitedBehindAnother) {
+  Served served;
+  for (int i = 0; i < 50; ++i) {  // the end is read before or after the second one begins
+    Client client(served.port());
+    client.send(std::string(kGetHello) + kGetHold);
+    client.half_close();
+    const auto exchange = served.take();
+    ASSERT_NE(exchange, nullptr);
+    Counter gone;
+    exchange->on_gone([&gone] { gone.add(); });
+
+    ASSERT_TRUE(gone.wait_for(1));
+  }
+}
+
 TEST(HttpExchange, TellsAtOnceWhenItsClientHasGoneAlready) {
   Served served;
   Client client(served.port());
@@ -225,6 +240,28 @@ TEST(HttpStream, DropsAReaderThatTakesNothingOnceItsBufferIsFull) {
   EXPECT_TRUE(gone.wait_for(1));
   EXPECT_EQ(served.server().counts().slow_readers, 1U);
   EXPECT_EQ(client.read_to_end(), End::kReset);
+}
+
+TEST(HttpStream, DropsAReaderAlsoWhenTheServerHasLongBeenWaitingForIt) {
+  HttpOptions options;
+  options.limits.stream_buffer_bytes = 64U << 10U;
+  Served served(options);
+  Client other(served.port());
+  Client client(served.port(), {.receive_buffer_bytes = 4096});
+  client.send(kGetHold);
+  const auto exchange = served.take();
+  ASSERT_NE(exchange, nullptr);
+  Counter gone;
+  exchange->on_gone([&gone] { gone.add(); });
+  ASSERT_TRUE(exchange->begin_stream(events()));
+
+  const std::string piece(16U << 10U, 'p');
+  for (int i = 0; i < 4096 && exchange->write(piece); ++i) {
+    other.send(kGetHello);  // after its answer the server has seen the piece
+    ASSERT_EQ(other.read_answer().body, "hello");
+  }
+
+  EXPECT_TRUE(gone.wait_for(1));
 }
 
 TEST(HttpStream, DropsAReaderThatTakesNothingForTheWriteDeadline) {
