@@ -3,6 +3,8 @@
 #include "deploy/progress.h"
 #include "runtime/model/checkpoint.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -19,6 +21,40 @@ std::uint64_t stored_bytes(const TensorView& tensor) {
   const auto elements = std::uint64_t{tensor.rows} * tensor.columns;
   return tensor.rows == 1 ? elements * sizeof(float)
                           : elements * size_of(panel_format(tensor.dtype));
+}
+
+// Where packed weights are kept, and what the log hears of it.
+LoadOptions load_options(const CommonOptions& options,
+                         const std::filesystem::path& model,
+                         ProgressBar& bar) {
+  LoadOptions load;
+  load.progress = [&bar](std::uint64_t done, std::uint64_t total) { bar.show(done, total); };
+  if (options.packed_weights == "off") {
+    return load;
+  }
+  // A folder that was asked for should work; the model's own is often read-only.
+  const bool asked = !options.packed_weights.empty();
+  load.panel_directory = asked ? std::filesystem::path(options.packed_weights) : model;
+  load.on_panels_written = [asked](const Status& status) {
+    if (status) {
+      spdlog::info("the packed weights are written: the next start maps them");
+    } else if (status.error().kind != Kind::kCancelled) {
+      spdlog::log(asked ? spdlog::level::warn : spdlog::level::info,
+                  "{}; the next start packs them again (--packed-weights names another folder)",
+                  status.error().message);
+    }
+  };
+  return load;
+}
+
+void log_panels(const PanelUse& use) {
+  if (use.mapped) {
+    spdlog::info("packed weights mapped from {}", use.file);
+  } else if (use.damaged) {
+    spdlog::warn("packed weights {} {}: packed again from the checkpoint", use.file, use.reason);
+  } else if (!use.file.empty()) {
+    spdlog::info("weights packed from the checkpoint: {} {}", use.file, use.reason);
+  }
 }
 
 }  // namespace
@@ -67,13 +103,13 @@ Result<Loaded> load_model(const CommonOptions& options,
   TROUPE_ASSIGN(const auto checkpoint, Checkpoint::open(request.directory, *request.config));
   TROUPE_ASSIGN(loaded.device, make_device(options, clock));
   ProgressBar bar("loading " + request.directory.lexically_normal().filename().string());
-  TROUPE_ASSIGN(
-      loaded.stage,
-      make_stage(*loaded.device,
-                 *request.config,
-                 *checkpoint,
-                 request.stage,
-                 [&bar](std::uint64_t done, std::uint64_t total) { bar.show(done, total); }));
+  TROUPE_ASSIGN(loaded.stage,
+                make_stage(*loaded.device,
+                           *request.config,
+                           *checkpoint,
+                           request.stage,
+                           load_options(options, request.directory, bar)));
+  log_panels(loaded.stage->info().panels);
   loaded.load_s = seconds(clock.now() - begin);
   loaded.decode_weight_bytes = decode_weight_bytes(*request.config, *checkpoint, request.batch);
   return loaded;

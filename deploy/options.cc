@@ -98,6 +98,11 @@ void add_common(CLI::App& app, CommonOptions& common, Raw& raw) {
          "--threads", common.threads, "worker threads (default: all that the process may use)")
       ->check(between<std::uint32_t>(1, kThreadsMax));
   app.add_option(
+      "--packed-weights",
+      common.packed_weights,
+      "folder that keeps packed weights for the next start, or off (default: the model's "
+      "own folder)");
+  app.add_option(
          "--log-level", common.log_level, "trace, debug, info, warn, error or off (default warn)")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
 }

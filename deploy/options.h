@@ -19,6 +19,7 @@ struct CommonOptions {
   Activation activation = Activation::kBF16;
   std::string kernels;             // a kernel set; empty: measured at start
   std::uint32_t threads = 0;       // 0: as many as the process may use
+  std::string packed_weights;      // where they are kept; empty: the model's folder, "off": nowhere
   std::string log_level = "warn";  // `serve` says more: "info"
 };
 

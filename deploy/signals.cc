@@ -1,7 +1,7 @@
 #include "deploy/signals.h"
 
 #include "deploy/exit_code.h"
-#include "deploy/file.h"
+#include "runtime/base/file.h"
 
 #include <atomic>
 #include <cerrno>

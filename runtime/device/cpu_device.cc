@@ -45,6 +45,12 @@ class CpuDevice final : public Device {
                                                          const std::string& purpose) override {
     return make_buffer(ledger_, bytes, purpose);
   }
+  [[nodiscard]] Result<std::unique_ptr<Buffer>> map_file(int fd,
+                                                         std::uint64_t offset,
+                                                         std::size_t bytes,
+                                                         const std::string& purpose) override {
+    return make_file_buffer(ledger_, fd, offset, bytes, purpose);
+  }
   Status submit(const Work& work) override;
   void parallel_for(std::size_t count, const std::function<void(std::size_t)>& f) override;
   Status drain(Time deadline) override;

@@ -26,7 +26,7 @@
 
 namespace troupe {
 
-// Zeroed, 64-byte aligned memory of a device, given back when destroyed; it may outlive the device.
+// 64-byte aligned memory of a device, given back when destroyed; it may outlive the device.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -83,8 +83,16 @@ class Device {
   [[nodiscard]] virtual const KernelSet& kernels() const = 0;
   [[nodiscard]] virtual DeviceStats stats() const = 0;  // any thread
 
-  // kOverloaded when it does not fit, with the arithmetic; `purpose` names it.
+  // Zeroed. kOverloaded when it does not fit, with the arithmetic; `purpose` names it.
   [[nodiscard]] virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes,
+                                                                 const std::string& purpose) = 0;
+
+  // A buffer over pages of the system's file cache: `bytes` (not 0) of an open file from `offset`, a
+  // multiple of 4096. What is written to it stays in this process; `fd` may be closed afterwards.
+  // Counted like an allocated one. kUnsupported on devices that can't compute from such pages.
+  [[nodiscard]] virtual Result<std::unique_ptr<Buffer>> map_file(int fd,
+                                                                 std::uint64_t offset,
+                                                                 std::size_t bytes,
                                                                  const std::string& purpose) = 0;
 
   // Any thread. kOverloaded when the queue is full; it is as long as the sum of the contexts of the

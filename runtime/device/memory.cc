@@ -30,6 +30,21 @@ class CpuBuffer final : public Buffer {
   std::unique_ptr<Mapping> mapping_;
 };
 
+// Takes the bytes from the ledger, maps, and gives them back when that fails.
+template <class Map>
+Result<std::unique_ptr<Buffer>> charged(const std::shared_ptr<MemoryBudget>& ledger,
+                                        std::size_t bytes,
+                                        const std::string& purpose,
+                                        const Map& map) {
+  TROUPE_TRY(ledger->take(bytes, purpose));
+  auto mapping = map();
+  if (!mapping) {
+    ledger->give_back(bytes);
+    return error(mapping.error().kind, purpose + ": " + mapping.error().message);
+  }
+  return std::make_unique<CpuBuffer>(ledger, std::move(*mapping));
+}
+
 }  // namespace
 
 std::string readable_bytes(std::uint64_t bytes) {
@@ -72,6 +87,21 @@ Result<std::unique_ptr<Mapping>> Mapping::make(std::size_t bytes) {
       new Mapping(base, mapped, reinterpret_cast<std::byte*>(address), bytes));
 }
 
+Result<std::unique_ptr<Mapping>> Mapping::of_file(int fd, std::uint64_t offset, std::size_t bytes) {
+  void* base = mmap(nullptr,
+                    bytes,
+                    PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_NORESERVE,
+                    fd,
+                    static_cast<off_t>(offset));
+  if (base == MAP_FAILED) {
+    return error(Kind::kOverloaded,
+                 "the system refused to map " + readable_bytes(bytes) +
+                     " of a file: " + std::strerror(errno));
+  }
+  return std::unique_ptr<Mapping>(new Mapping(base, bytes, static_cast<std::byte*>(base), bytes));
+}
+
 Mapping::~Mapping() {
   (void)munmap(base_, mapped_);
 }
@@ -99,13 +129,15 @@ void MemoryBudget::give_back(std::uint64_t bytes) {
 Result<std::unique_ptr<Buffer>> make_buffer(const std::shared_ptr<MemoryBudget>& ledger,
                                             std::size_t bytes,
                                             const std::string& purpose) {
-  TROUPE_TRY(ledger->take(bytes, purpose));
-  auto mapping = Mapping::make(bytes);
-  if (!mapping) {
-    ledger->give_back(bytes);
-    return error(mapping.error().kind, purpose + ": " + mapping.error().message);
-  }
-  return std::make_unique<CpuBuffer>(ledger, std::move(*mapping));
+  return charged(ledger, bytes, purpose, [&] { return Mapping::make(bytes); });
+}
+
+Result<std::unique_ptr<Buffer>> make_file_buffer(const std::shared_ptr<MemoryBudget>& ledger,
+                                                 int fd,
+                                                 std::uint64_t offset,
+                                                 std::size_t bytes,
+                                                 const std::string& purpose) {
+  return charged(ledger, bytes, purpose, [&] { return Mapping::of_file(fd, offset, bytes); });
 }
 
 }  // namespace troupe

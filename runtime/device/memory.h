@@ -14,12 +14,17 @@
 
 namespace troupe {
 
-// An anonymous mapping. Neither copied nor moved; starts at a multiple of 2 MiB when it is at least
-// that large.
+// A mapping that only this process sees. Neither copied nor moved.
 class Mapping final {
  public:
-  // kOverloaded when the system refuses. bytes may be 0.
+  // Zeroed; starts at a multiple of 2 MiB when it is at least that large. kOverloaded when the
+  // system refuses. bytes may be 0.
   [[nodiscard]] static Result<std::unique_ptr<Mapping>> make(std::size_t bytes);
+  // The bytes of an open file from `offset`, a multiple of 4096; what is written here stays here.
+  // kOverloaded when the system refuses. bytes is not 0.
+  [[nodiscard]] static Result<std::unique_ptr<Mapping>> of_file(int fd,
+                                                                std::uint64_t offset,
+                                                                std::size_t bytes);
   ~Mapping();
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -54,9 +59,15 @@ class MemoryBudget final {
   std::uint64_t used_ = 0;
 };
 
-// A buffer that keeps the ledger alive and gives its bytes back.
+// Buffers that keep the ledger alive and give their bytes back.
 [[nodiscard]] Result<std::unique_ptr<Buffer>> make_buffer(
     const std::shared_ptr<MemoryBudget>& ledger, std::size_t bytes, const std::string& purpose);
+[[nodiscard]] Result<std::unique_ptr<Buffer>> make_file_buffer(
+    const std::shared_ptr<MemoryBudget>& ledger,
+    int fd,
+    std::uint64_t offset,
+    std::size_t bytes,
+    const std::string& purpose);
 
 // "12.3 GiB", "512 bytes": for messages.
 [[nodiscard]] std::string readable_bytes(std::uint64_t bytes);

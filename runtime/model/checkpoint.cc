@@ -335,6 +335,13 @@ class MappedCheckpoint final : public Checkpoint {
     }
     return digest.hex();
   }
+  [[nodiscard]] std::string file_identity() const override {
+    std::string text;
+    for (const auto& file : table_.files()) {
+      text += message(file->name(), "\n", file->identity(), "\n");
+    }
+    return text;
+  }
   void release(const TensorView& tensor) const override {
     const std::size_t row_bytes = tensor.columns * size_of(tensor.dtype);
     std::size_t first = tensor.first_row;

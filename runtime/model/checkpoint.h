@@ -84,6 +84,9 @@ class Checkpoint {
   // Names and sizes of the files and every header: what the model hash of the arithmetic digest
   // covers (weight bytes are not read for it).
   [[nodiscard]] virtual std::string header_digest() const = 0;
+  // Changes when anybody replaces one of the files or writes to it, whatever the bytes: names,
+  // inodes, sizes and times of change. For what is kept beside the files.
+  [[nodiscard]] virtual std::string file_identity() const = 0;
   // Tells the kernel that the pages of this tensor are not needed any more (after packing).
   // Thread-safe.
   virtual void release(const TensorView& tensor) const = 0;

@@ -165,6 +165,17 @@ Status SafetensorsFile::map(const std::filesystem::path& path) {
     return error(Kind::kInvalid, message(name_, ": not a regular file"));
   }
   bytes_ = static_cast<std::uint64_t>(status.st_size);
+  identity_ = message(status.st_ino,
+                      " ",
+                      bytes_,
+                      " ",
+                      status.st_mtim.tv_sec,
+                      ".",
+                      status.st_mtim.tv_nsec,
+                      " ",
+                      status.st_ctim.tv_sec,
+                      ".",
+                      status.st_ctim.tv_nsec);
   if (bytes_ < kLengthBytes) {
     ::close(descriptor);
     return error(

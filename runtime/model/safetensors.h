@@ -44,6 +44,9 @@ class SafetensorsFile final {
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  // Inode, size and times of change when the file was opened: another text when anybody wrote to it
+  // since.
+  [[nodiscard]] const std::string& identity() const { return identity_; }
   [[nodiscard]] std::string_view header() const {
     return {reinterpret_cast<const char*>(map_) + 8, header_bytes_};
   }
@@ -63,6 +66,7 @@ class SafetensorsFile final {
 
   std::string name_;
   std::string format_;
+  std::string identity_;
   const std::byte* map_ = nullptr;
   std::uint64_t bytes_ = 0;
   std::uint64_t header_bytes_ = 0;

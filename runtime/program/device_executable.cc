@@ -66,6 +66,9 @@ Status DeviceExecutable::set_param_typed(std::string_view name,
                      std::to_string(bytes.size()) + " were given");
   }
   ready_ = false;
+  if (stage_.panel_writer != nullptr) {
+    stage_.panel_writer->give_up();  // what is packed from now on is no checkpoint's
+  }
   return stage_.parameters->store(view);
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/base/sources.h"
 #include "runtime/circuit/layout.h"
 #include "runtime/program/executable.h"
+#include "runtime/program/panel_file.h"
 #include "runtime/program/parameter_store.h"
 #include "runtime/program/program.h"
 #include "runtime/program/stage.h"
@@ -34,6 +35,7 @@ struct CompiledStage {
   std::unique_ptr<Buffer> page_memory;
   std::unique_ptr<Buffer> kv_memory;
   std::unique_ptr<ParameterStore> parameters;
+  std::unique_ptr<PanelWriter> panel_writer;  // reads weight_memory; none when nothing is written
 };
 
 class DeviceExecutable final : public Executable,

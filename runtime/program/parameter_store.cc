@@ -112,10 +112,17 @@ std::vector<float> rope_inverse_frequencies(const RopeConfig& rope) {
 
 ParameterStore::ParameterStore(const WeightLayout& layout,
                                std::byte* arena,
-                               const ModelConfig& config)
+                               const ModelConfig& config,
+                               Arena contents)
     : layout_(layout), arena_(arena) {
   for (const PackedParameter& p : layout.parameters) {
-    stored_.push_back(std::make_unique<std::atomic<bool>[]>(p.names.size()));
+    auto& stored = stored_.emplace_back(std::make_unique<std::atomic<bool>[]>(p.names.size()));
+    for (std::size_t i = 0; i < p.names.size(); ++i) {
+      stored[i].store(contents == Arena::kPacked, std::memory_order_relaxed);
+    }
+  }
+  if (contents == Arena::kPacked) {
+    return;
   }
   const std::vector<float> table = rope_inverse_frequencies(config.rope);
   std::memcpy(arena + layout.rope_offset, table.data(), table.size() * sizeof(float));

@@ -21,8 +21,15 @@ namespace troupe {
 
 class ParameterStore final {
  public:
-  // `arena` has layout.bytes; the rope table is computed here. Both outlive the store.
-  ParameterStore(const WeightLayout& layout, std::byte* arena, const ModelConfig& config);
+  enum class Arena : std::uint8_t {
+    kZeroed,  // the rope table is computed at once, parameters come by store()
+    kPacked,  // holds everything
+  };
+  // `arena` has layout.bytes. Both outlive the store.
+  ParameterStore(const WeightLayout& layout,
+                 std::byte* arena,
+                 const ModelConfig& config,
+                 Arena contents);
 
   // Packs one whole tensor. Errors name the parameter: unknown, wrong shape (expected and found), a
   // dtype that its place was not laid out for, FP8 without a scale.

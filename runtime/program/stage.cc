@@ -2,6 +2,7 @@
 
 #include "runtime/base/sha256.h"
 #include "runtime/program/device_executable.h"
+#include "runtime/program/panel_file.h"
 #include "runtime/program/plans.h"
 
 #include <algorithm>
@@ -18,6 +19,7 @@ class CompiledModel final : public Stage {
 
   ~CompiledModel() override { executable_.reset(); }
 
+  // Plans become programs.
   Status compile(Device& device, const StageOptions& options) {
     stage_.device = &device;
     stage_.config = plans_.circuit.config;
@@ -25,7 +27,6 @@ class CompiledModel final : public Stage {
     stage_.info = plans_.info;
     stage_.weights = plans_.weights;
     stage_.states = plans_.states;
-    const MemoryLedger& ledger = stage_.info.ledger;
     const std::uint32_t valid = options.valid_tokens == 0
                                     ? stage_.config.vocab_size
                                     : std::min(options.valid_tokens, stage_.config.vocab_size);
@@ -35,13 +36,6 @@ class CompiledModel final : public Stage {
     for (const FusionPlan& plan : plans_.rows) {
       TROUPE_TRY(add(stage_.rows, plan, valid));
     }
-    TROUPE_ASSIGN(stage_.weight_memory, device.allocate(ledger.weight_bytes, "weights"));
-    TROUPE_ASSIGN(stage_.page_memory,
-                  device.allocate(ledger.page_bytes * ledger.pages, "state pages"));
-    TROUPE_ASSIGN(stage_.kv_memory,
-                  device.allocate(ledger.block_bytes * ledger.blocks, "KV blocks"));
-    stage_.parameters = std::make_unique<ParameterStore>(
-        stage_.weights, stage_.weight_memory->data(), stage_.config);
     Sha256 hash;
     for (const auto* list : {&stage_.decode, &stage_.rows}) {
       for (const auto& program : *list) {
@@ -49,11 +43,125 @@ class CompiledModel final : public Stage {
       }
     }
     stage_.info.plan_digest = hash.hex();
+    return {};
+  }
+
+  // Memory for parameters that come later.
+  Status allocate_weights() {
+    TROUPE_ASSIGN(stage_.weight_memory,
+                  stage_.device->allocate(stage_.info.ledger.weight_bytes, "weights"));
+    stage_.parameters = std::make_unique<ParameterStore>(stage_.weights,
+                                                         stage_.weight_memory->data(),
+                                                         stage_.config,
+                                                         ParameterStore::Arena::kZeroed);
+    return {};
+  }
+
+  // Maps the packed weights where they are kept, else packs them and has them written.
+  Status load_weights(const Checkpoint& checkpoint, const LoadOptions& load) {
+    if (load.panel_directory.empty() || stage_.weights.bytes < load.panel_bytes_min) {
+      TROUPE_TRY(allocate_weights());
+      return pack(checkpoint, load.progress);
+    }
+    const PanelKey key = make_panel_key(checkpoint, stage_.weights, stage_.config);
+    const std::filesystem::path path = load.panel_directory / key.file_name;
+    if (map_panels(PanelFile(path, key.hash, stage_.weights.bytes), path, load.progress)) {
+      return {};
+    }
+    TROUPE_TRY(allocate_weights());
+    TROUPE_TRY(pack(checkpoint, load.progress));
+    const auto done = load.on_panels_written ? load.on_panels_written : [](const Status&) {};
+    auto writer = PanelWriter::start(
+        path, key.hash, {stage_.weight_memory->data(), stage_.weights.bytes}, done);
+    if (!writer) {
+      done(tl::unexpected(writer.error()));  // the model runs without
+      return {};
+    }
+    stage_.panel_writer = std::move(*writer);
+    return {};
+  }
+
+  // Pages, KV blocks and the executable.
+  Status finish() {
+    const MemoryLedger& ledger = stage_.info.ledger;
+    TROUPE_ASSIGN(stage_.page_memory,
+                  stage_.device->allocate(ledger.page_bytes * ledger.pages, "state pages"));
+    TROUPE_ASSIGN(stage_.kv_memory,
+                  stage_.device->allocate(ledger.block_bytes * ledger.blocks, "KV blocks"));
     TROUPE_ASSIGN(executable_, DeviceExecutable::make(stage_));
     return {};
   }
 
-  Status load(const Checkpoint& checkpoint, const LoadProgress& progress) {
+  [[nodiscard]] Executable& executable() override { return *executable_; }
+  [[nodiscard]] const StageInfo& info() const override { return stage_.info; }
+
+  void observe(EdgeObserver observer) override {
+    executable_->observe([this, observer = std::move(observer)](
+                             const Program& program, std::size_t launch, const KernelEnv& env) {
+      const auto& plans = program.shape().mode == Mode::kDecode ? plans_.decode : plans_.rows;
+      const FusionPlan& plan = *std::find_if(plans.begin(), plans.end(), [&](const FusionPlan& p) {
+        return p.shape.rows == program.shape().rows;
+      });
+      for (const EdgeIndex e : plan.groups[launch].writes) {
+        const Edge& edge = plans_.circuit.edges[e];
+        observer({.name = edge.name,
+                  .place = {Arena::kWorkspace, program.workspace().places[e].offset},
+                  .width = edge.width * std::max(edge.per_row, 1U),
+                  .f32 = edge.element == Element::kF32,
+                  .integer = edge.element == Element::kU32},
+                 env);
+      }
+    });
+  }
+
+ private:
+  // False: the weights have to be packed, info says why.
+  bool map_panels(const PanelFile& file,
+                  const std::filesystem::path& path,
+                  const LoadProgress& progress) {
+    PanelUse& use = stage_.info.panels;
+    use = {.damaged = file.fault() == PanelFile::Fault::kDamaged,
+           .file = path.string(),
+           .reason = file.reason()};
+    if (file.fault() != PanelFile::Fault::kNone) {
+      return false;
+    }
+    auto memory =
+        stage_.device->map_file(file.fd(), file.arena_offset(), stage_.weights.bytes, "weights");
+    if (!memory) {
+      use.reason = memory.error().message;
+      return false;
+    }
+    std::mutex mutex;
+    std::size_t done = 0;
+    std::optional<std::size_t> damaged;
+    stage_.device->parallel_for(file.chunks(), [&](std::size_t i) {
+      const bool intact = file.is_intact(i, (*memory)->data());
+      const std::scoped_lock lock(mutex);
+      if (!intact) {
+        damaged = damaged ? std::min(*damaged, i) : i;
+      }
+      ++done;
+      if (progress) {
+        progress(stage_.weights.bytes * done / file.chunks(), stage_.weights.bytes);
+      }
+    });
+    if (damaged) {
+      use.damaged = true;
+      use.reason = "is damaged in part " + std::to_string(*damaged + 1) + " of " +
+                   std::to_string(file.chunks());
+      return false;
+    }
+    use.mapped = true;
+    stage_.weight_memory = std::move(*memory);
+    stage_.parameters = std::make_unique<ParameterStore>(stage_.weights,
+                                                         stage_.weight_memory->data(),
+                                                         stage_.config,
+                                                         ParameterStore::Arena::kPacked);
+    return true;
+  }
+
+  Status pack(const Checkpoint& checkpoint, const LoadProgress& progress) {
     std::vector<const TensorView*> wanted;
     std::uint64_t total = 0;
     for (const auto& [name, place] : stage_.weights.index) {
@@ -86,32 +194,9 @@ class CompiledModel final : public Stage {
     if (failure) {
       return tl::unexpected(*std::move(failure));
     }
-    return executable_->finalize_params();
+    return {};
   }
 
-  [[nodiscard]] Executable& executable() override { return *executable_; }
-  [[nodiscard]] const StageInfo& info() const override { return stage_.info; }
-
-  void observe(EdgeObserver observer) override {
-    executable_->observe([this, observer = std::move(observer)](
-                             const Program& program, std::size_t launch, const KernelEnv& env) {
-      const auto& plans = program.shape().mode == Mode::kDecode ? plans_.decode : plans_.rows;
-      const FusionPlan& plan = *std::find_if(plans.begin(), plans.end(), [&](const FusionPlan& p) {
-        return p.shape.rows == program.shape().rows;
-      });
-      for (const EdgeIndex e : plan.groups[launch].writes) {
-        const Edge& edge = plans_.circuit.edges[e];
-        observer({.name = edge.name,
-                  .place = {Arena::kWorkspace, program.workspace().places[e].offset},
-                  .width = edge.width * std::max(edge.per_row, 1U),
-                  .f32 = edge.element == Element::kF32,
-                  .integer = edge.element == Element::kU32},
-                 env);
-      }
-    });
-  }
-
- private:
   static std::uint64_t bytes_of(const TensorView& t) {
     return std::uint64_t{t.rows} * t.columns * size_of(t.dtype);
   }
@@ -156,7 +241,7 @@ Result<std::unique_ptr<Stage>> make_stage(Device& device,
                                           const ModelConfig& config,
                                           const Checkpoint& checkpoint,
                                           const StageOptions& options,
-                                          const LoadProgress& progress) {
+                                          const LoadOptions& load) {
   const ParameterType type = [&checkpoint](std::string_view name) {
     const TensorView* tensor = checkpoint.find(name);
     return tensor == nullptr ? DType::kBF16 : tensor->dtype;
@@ -165,7 +250,9 @@ Result<std::unique_ptr<Stage>> make_stage(Device& device,
   stored.tie_word_embeddings =
       checkpoint.find("head") == nullptr;  // a stored head is used, whatever the config says
   TROUPE_ASSIGN(auto model, compile(device, stored, type, checkpoint.header_digest(), options));
-  TROUPE_TRY(model->load(checkpoint, progress));
+  TROUPE_TRY(model->load_weights(checkpoint, load));
+  TROUPE_TRY(model->finish());
+  TROUPE_TRY(model->executable().finalize_params());
   return std::unique_ptr<Stage>(std::move(model));
 }
 
@@ -174,6 +261,8 @@ Result<std::unique_ptr<Stage>> make_empty_stage(Device& device,
                                                 const StageOptions& options) {
   const ParameterType type = [](std::string_view) { return DType::kF32; };
   TROUPE_ASSIGN(auto model, compile(device, config, type, "no checkpoint", options));
+  TROUPE_TRY(model->allocate_weights());
+  TROUPE_TRY(model->finish());
   return std::unique_ptr<Stage>(std::move(model));
 }
 

@@ -12,6 +12,7 @@
 
 #include <bitset>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -50,8 +51,17 @@ struct MemoryLedger {
   [[nodiscard]] std::string text() const;  // a table, one line each, with the sum
 };
 
+// Where the packed weights came from.
+struct PanelUse {
+  bool mapped = false;   // from `file`; else they were packed
+  bool damaged = false;  // `file` was there and its digests were wrong
+  std::string file;      // empty: none was asked for
+  std::string reason;    // why it was not used
+};
+
 struct StageInfo {
   MemoryLedger ledger;
+  PanelUse panels;
   std::string arithmetic_digest;  // decision D9
   std::string plan_digest;
   std::uint32_t max_rows = 0;
@@ -63,8 +73,19 @@ struct StageInfo {
       0;  // tokens of one sequence that the KV pool can hold, at most what the model allows
 };
 
-// bytes packed so far, bytes in all; called from loading threads, one at a time.
+// bytes loaded so far, bytes in all; called from loading threads, one at a time.
 using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
+struct LoadOptions {
+  LoadProgress progress{};
+  // Where packed weights are kept (panel_file.h): mapped when they are there and intact, else
+  // written in the background once they are packed. Empty: never. Weights of fewer bytes than
+  // panel_bytes_min are packed faster than a file is worth.
+  std::filesystem::path panel_directory{};
+  std::uint64_t panel_bytes_min = std::uint64_t{64} << 20;
+  // How the writing ended, kCancelled included; on a thread of the stage's.
+  std::function<void(const Status&)> on_panels_written{};
+};
 
 class Stage {
  public:
@@ -89,7 +110,7 @@ class Stage {
                                                         const ModelConfig& config,
                                                         const Checkpoint& checkpoint,
                                                         const StageOptions& options,
-                                                        const LoadProgress& progress = {});
+                                                        const LoadOptions& load = {});
 
 // The same without parameters: for Executable::set_param.
 [[nodiscard]] Result<std::unique_ptr<Stage>> make_empty_stage(Device& device,

@@ -1,6 +1,6 @@
 #include "deploy/line_reader.h"
 
-#include "deploy/file.h"
+#include "runtime/base/file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 #include "deploy/output.h"
 
-#include "deploy/file.h"
+#include "runtime/base/file.h"
 
 #include <gtest/gtest.h>
 

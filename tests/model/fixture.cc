@@ -2,10 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstring>
-#include <fstream>
-#include <unistd.h>
 
 namespace troupe::fixture {
 namespace {
@@ -102,24 +99,6 @@ std::uint64_t element_bytes(const std::string& dtype) {
 }
 
 }  // namespace
-
-TempDirectory::TempDirectory() {
-  static std::atomic<int> next{0};
-  path_ = std::filesystem::path(testing::TempDir()) /
-          ("troupe_model_" + std::to_string(::getpid()) + "_" + std::to_string(next++));
-  std::filesystem::create_directories(path_);
-}
-
-TempDirectory::~TempDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-void TempDirectory::write(const std::string& name, std::string_view bytes) const {
-  std::filesystem::create_directories((path_ / name).parent_path());
-  std::ofstream(path_ / name, std::ios::binary)
-      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
 
 Json next_config() {
   return Json::parse(R"({

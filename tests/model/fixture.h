@@ -4,6 +4,7 @@
 #pragma once
 
 #include "runtime/model/checkpoint.h"
+#include "tests/support/temp_directory.h"
 
 #include <nlohmann/json.hpp>
 
@@ -19,20 +20,7 @@ namespace troupe::fixture {
 
 using Json = nlohmann::json;
 
-// A directory of its own, gone with the object.
-class TempDirectory final {
- public:
-  TempDirectory();
-  ~TempDirectory();
-  TempDirectory(const TempDirectory&) = delete;
-  TempDirectory& operator=(const TempDirectory&) = delete;
-
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  void write(const std::string& name, std::string_view bytes) const;
-
- private:
-  std::filesystem::path path_;
-};
+using test::TempDirectory;
 
 struct Stored {
   std::string dtype;

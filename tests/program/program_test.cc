@@ -30,6 +30,12 @@ class RecordingDevice final : public Device {
                                                          const std::string& purpose) override {
     return inner_->allocate(bytes, purpose);
   }
+  [[nodiscard]] Result<std::unique_ptr<Buffer>> map_file(int fd,
+                                                         std::uint64_t offset,
+                                                         std::size_t bytes,
+                                                         const std::string& purpose) override {
+    return inner_->map_file(fd, offset, bytes, purpose);
+  }
   Status submit(const Work& work) override {
     submissions.push_back({{work.calls.begin(), work.calls.end()}, work.env, *work.env.step});
     rows.emplace_back(work.env.step->rows.begin(), work.env.step->rows.end());

@@ -98,6 +98,7 @@ const std::vector<Library>& libraries() {
       {"utf8proc", {"runtime/text/"}},
       {"minja/", {"runtime/text/"}},
       {"chat-template", {"runtime/text/"}},
+      {"xxhash", {"runtime/program/panel_file.cc"}},
       {"CLI/", {"deploy/"}},
       {"prometheus/", {"deploy/"}},
       {"spdlog/", {"deploy/", "actors/"}},

@@ -414,6 +414,12 @@ class FakeDevice final : public Device {
   Result<std::unique_ptr<Buffer>> allocate(std::size_t, const std::string& purpose) override {
     return error(Kind::kUnsupported, "the fake device has no memory for " + purpose);
   }
+  Result<std::unique_ptr<Buffer>> map_file(int,
+                                           std::uint64_t,
+                                           std::size_t,
+                                           const std::string& purpose) override {
+    return error(Kind::kUnsupported, "the fake device maps no file for " + purpose);
+  }
   Status submit(const Work&) override {
     return error(Kind::kUnsupported, "the fake device runs nothing");
   }

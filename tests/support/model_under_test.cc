@@ -39,7 +39,8 @@ std::unique_ptr<ModelUnderTest> ModelUnderTest::open(const std::filesystem::path
                                         model->clock_));
   StageOptions stage = options.stage;
   stage.activation = options.activation;
-  model->stage_ = must(make_stage(*model->device_, model->config_, *model->checkpoint_, stage));
+  model->stage_ =
+      must(make_stage(*model->device_, model->config_, *model->checkpoint_, stage, options.load));
   model->pages_ = std::make_unique<PagePool>(model->stage_->info().ledger.pages, 1);
   model->blocks_ = std::make_unique<BlockPool>(model->stage_->info().ledger.blocks);
   return model;

@@ -28,6 +28,7 @@ struct ModelOptions {
   bool run_inline = true;
   StageOptions stage = {
       .max_rows = 256, .max_segments = 32, .max_sampled = 256, .pages = 70, .blocks = 160};
+  LoadOptions load = {};
 };
 
 struct Sequence {

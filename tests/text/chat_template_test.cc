@@ -16,7 +16,7 @@ namespace troupe {
 namespace {
 
 using json = nlohmann::ordered_json;
-using testing::TemporaryFolder;
+using testing::TempDirectory;
 
 constexpr std::string_view kHello = R"([{"role": "user", "content": "Hello"}])";
 
@@ -59,7 +59,7 @@ TEST(ChatTemplate, ReplacesBrokenBytesInMessages) {
 }
 
 TEST(ChatTemplate, PrefersItsOwnFile) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   folder.write("chat_template.jinja", "own");
   folder.write("tokenizer_config.json", R"({"chat_template": "config"})");
   folder.write("chat_template.json", R"({"chat_template": "processor"})");
@@ -68,7 +68,7 @@ TEST(ChatTemplate, PrefersItsOwnFile) {
 }
 
 TEST(ChatTemplate, PrefersTheTokenizerConfigToTheProcessor) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   folder.write("tokenizer_config.json", R"({"chat_template": "config"})");
   folder.write("chat_template.json", R"({"chat_template": "processor"})");
 
@@ -76,14 +76,14 @@ TEST(ChatTemplate, PrefersTheTokenizerConfigToTheProcessor) {
 }
 
 TEST(ChatTemplate, TakesTheProcessorsLast) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   folder.write("chat_template.json", R"({"chat_template": "processor"})");
 
   EXPECT_EQ(ChatTemplate::open(folder.path()).value()->render(kHello).value(), "processor");
 }
 
 TEST(ChatTemplate, ChoosesTheNamedTemplateByWhetherThereAreTools) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   folder.write("tokenizer_config.json",
                R"({"chat_template": [{"name": "tool_use", "template": "with {{ tools|length }}"},
                                      {"name": "default", "template": "without"}]})");
@@ -95,7 +95,7 @@ TEST(ChatTemplate, ChoosesTheNamedTemplateByWhetherThereAreTools) {
 }
 
 TEST(ChatTemplate, NamesAListWithoutADefault) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   folder.write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "x"}]})");
 
   EXPECT_EQ(ChatTemplate::open(folder.path()).error().message,
@@ -104,7 +104,7 @@ TEST(ChatTemplate, NamesAListWithoutADefault) {
 }
 
 TEST(ChatTemplate, IsMissedOnlyWhenUsed) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   const auto chat = ChatTemplate::open(folder.path()).value();
 
   EXPECT_FALSE(chat->exists());
@@ -117,7 +117,7 @@ TEST(ChatTemplate, IsMissedOnlyWhenUsed) {
 }
 
 TEST(ChatTemplate, KnowsTheSpecialTokensOfTheConfig) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   folder.write("tokenizer_config.json",
                R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "unk_token": null,
                                             "chat_template": "{{ bos_token }}{{ eos_token }}{{ unk_token }}"})");
@@ -221,7 +221,7 @@ TEST(ChatTemplate, IsRefusedAtLoadIfTheEngineCouldOverflowTheStack) {
 }
 
 TEST(ChatTemplate, IsRefusedAtLoadIfItsToolTemplateCannotBeRendered) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   folder.write(
       "tokenizer_config.json",
       R"({"chat_template": [{"name": "tool_use", "template": "{{ tools | groupby('type') }}"},

@@ -11,20 +11,20 @@ namespace troupe {
 namespace {
 
 using Ids = std::vector<std::uint32_t>;
-using testing::TemporaryFolder;
+using testing::TempDirectory;
 
 std::shared_ptr<const Tokenizer> tiny() {
   return Tokenizer::parse(testing::tiny_tokenizer_json()).value();
 }
 
 TEST(GenerationConfig, IsEmptyWithoutFiles) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
 
   EXPECT_EQ(read_generation_config(folder.path(), tiny().get()).value(), GenerationConfig{});
 }
 
 TEST(GenerationConfig, UnitesTheStopIdsOfAllFiles) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   folder.write("generation_config.json", R"({"eos_token_id": [9, 7]})");
   folder.write("tokenizer_config.json", R"({"eos_token": "<|end|>"})");
   folder.write("config.json", R"({"eos_token_id": 7, "text_config": {"eos_token_id": 3}})");
@@ -34,7 +34,7 @@ TEST(GenerationConfig, UnitesTheStopIdsOfAllFiles) {
 }
 
 TEST(GenerationConfig, LeavesOutTheTokenTextWithoutATokenizer) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   folder.write("tokenizer_config.json", R"({"eos_token": "<|end|>"})");
   folder.write("config.json", R"({"eos_token_id": [5]})");
 
@@ -42,7 +42,7 @@ TEST(GenerationConfig, LeavesOutTheTokenTextWithoutATokenizer) {
 }
 
 TEST(GenerationConfig, ReadsAnEosTokenThatIsAnObject) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   folder.write("tokenizer_config.json",
                R"({"eos_token": {"content": "<think>", "special": false}})");
 
@@ -50,7 +50,7 @@ TEST(GenerationConfig, ReadsAnEosTokenThatIsAnObject) {
 }
 
 TEST(GenerationConfig, ReadsTheSamplingDefaults) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   folder.write("generation_config.json",
                R"({"do_sample": true, "temperature": 0.7, "top_k": 20, "top_p": 0.8, "min_p": 0.01,
                    "repetition_penalty": 1.05, "max_new_tokens": 512, "transformers_version": "5.0"})");
@@ -77,7 +77,7 @@ TEST(GenerationConfig, ReadsTheDemoModel) {
 }
 
 TEST(GenerationConfig, NamesAWrongStopId) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   folder.write("generation_config.json", R"({"eos_token_id": [1, "two"]})");
 
   EXPECT_EQ(read_generation_config(folder.path(), nullptr).error().message,
@@ -86,7 +86,7 @@ TEST(GenerationConfig, NamesAWrongStopId) {
 }
 
 TEST(GenerationConfig, NamesAnEosTokenTheTokenizerLacks) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   folder.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
 
   EXPECT_EQ(read_generation_config(folder.path(), tiny().get()).error().message,
@@ -95,7 +95,7 @@ TEST(GenerationConfig, NamesAnEosTokenTheTokenizerLacks) {
 }
 
 TEST(GenerationConfig, NamesASamplingDefaultOutOfRange) {
-  const TemporaryFolder folder;
+  const TempDirectory folder;
   folder.write("generation_config.json", R"({"top_p": 1.5})");
 
   EXPECT_EQ(read_generation_config(folder.path(), nullptr).error().message,

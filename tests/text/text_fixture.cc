@@ -6,7 +6,6 @@
 
 #include <fstream>
 #include <iterator>
-#include <stdlib.h>
 
 namespace troupe::testing {
 
@@ -58,23 +57,6 @@ std::string tiny_tokenizer_json() {
         {"vocab", vocab},
         {"merges", json::array({"a b", json::array({"ab", "c"})})}}}};
   return root.dump();
-}
-
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "troupe-text-XXXXXX").string();
-  TROUPE_CHECK(mkdtemp(name.data()) != nullptr, name);
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-void TemporaryFolder::write(std::string_view name, std::string_view text) const {
-  std::ofstream file(path_ / name, std::ios::binary);
-  file << text;
-  TROUPE_CHECK(file.flush().good(), name);
 }
 
 }  // namespace troupe::testing

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/text/tokenizer.h"
+#include "tests/support/temp_directory.h"
 
 #include <filesystem>
 #include <memory>
@@ -22,19 +23,6 @@ qwen3_with_marks();  // the same with the Qwen3.5 pattern
 // special, <think> 259 is not.
 [[nodiscard]] std::string tiny_tokenizer_json();
 
-// A folder that vanishes with the object.
-class TemporaryFolder final {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  void write(std::string_view name, std::string_view text) const;
-
- private:
-  std::filesystem::path path_;
-};
+using test::TempDirectory;
 
 }  // namespace troupe::testing

@@ -36,7 +36,7 @@ TEST(TokenizerRefusal, NamesTheByteOfBrokenJson) {
 }
 
 TEST(TokenizerRefusal, NamesAMissingFile) {
-  const testing::TemporaryFolder folder;
+  const testing::TempDirectory folder;
 
   EXPECT_EQ(
       Tokenizer::open(folder.path()).error().message,

@@ -14,7 +14,7 @@ namespace {
 
 using Ids = std::vector<std::uint32_t>;
 using nlohmann::json;
-using testing::TemporaryFolder;
+using testing::TempDirectory;
 
 std::shared_ptr<const Tokenizer> tiny(const std::string& config = "",
                                       const TokenizerOptions& options = {}) {
@@ -165,7 +165,7 @@ TEST(Tokenizer, PrefersThePatternOfTheOptionsToAll) {
 }
 
 TEST(Tokenizer, GivesAFolderOfQwen35TheMarksPattern) {
-  TemporaryFolder folder;
+  TempDirectory folder;
   folder.write("tokenizer.json", testing::tiny_tokenizer_json());
 
   folder.write(

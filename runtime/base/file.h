@@ -4,7 +4,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace troupe::deploy {
+namespace troupe {
 
 class File final {
  public:
@@ -25,4 +25,4 @@ class File final {
   int fd_;
 };
 
-}  // namespace troupe::deploy
+}  // namespace troupe
