@@ -22,6 +22,7 @@ class SharedExchange final : public Exchange {
   SharedExchange& operator=(const SharedExchange&) = delete;
 
   [[nodiscard]] const HttpRequest& request() const override { return state_->request(); }
+  [[nodiscard]] std::string take_body() override { return state_->take_body(); }
   void respond(HttpResponse response) override { state_->respond(response); }
   bool begin_stream(HttpResponse head) override { return state_->begin_stream(head); }
   bool write(std::string piece) override { return state_->write(piece); }
@@ -82,7 +83,7 @@ void Connection::wake() {
 
 void Connection::become_idle() {
   stage_ = Stage::kIdle;
-  parser_ = make_request_parser(host_.limits());
+  parser_ = make_request_parser(host_.limits(), host_.body_budget());
   arm(host_.limits().idle_deadline);
   parse();
   const bool waits = stage_ == Stage::kIdle || stage_ == Stage::kReading;
@@ -176,8 +177,9 @@ void Connection::begin_exchange() {
   const ExchangeState::Options options{.framing = parser_->framing(),
                                        .buffer_bytes_max = host_.limits().stream_buffer_bytes,
                                        .draining = host_.draining()};
+  exchange_ = std::make_shared<ExchangeState>(
+      std::move(request), parser_->take_lease(), options, weak_from_this());
   parser_.reset();
-  exchange_ = std::make_shared<ExchangeState>(std::move(request), options, weak_from_this());
   host_.handler()(std::make_shared<SharedExchange>(exchange_));
   if (input_ended_ && !exchange_->has_ended()) {
     close(false);
@@ -192,6 +194,7 @@ void Connection::refuse(const Refusal& refusal) {
   const HttpResponse response = response_of(refusal);
   own_output_ +=
       head_of(response, Body::kWhole, {.keep_alive = false}, std::time(nullptr)) + response.body;
+  parser_.reset();  // and what it has of the body; `refusal` may be its own
   pump();
   read();
 }

@@ -35,6 +35,7 @@ class ConnectionHost {
   [[nodiscard]] virtual const HttpLimits& limits() const = 0;
   [[nodiscard]] virtual const HttpHandler& handler() const = 0;
   [[nodiscard]] virtual std::shared_ptr<const std::atomic<bool>> draining() const = 0;
+  [[nodiscard]] virtual std::shared_ptr<BodyBudget> body_budget() const = 0;
   virtual void count_slow_reader() = 0;
   virtual void on_settled(const Connection& connection) = 0;  // all is answered or lost
   virtual void on_closed(const Connection& connection) = 0;

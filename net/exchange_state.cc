@@ -8,12 +8,20 @@
 namespace troupe::net {
 
 ExchangeState::ExchangeState(HttpRequest request,
+                             BodyLease lease,
                              const Options& options,
                              std::weak_ptr<Wakeable> connection)
     : request_(std::move(request)),
+      lease_(std::move(lease)),
       options_(options),
       connection_(std::move(connection)),
       keep_alive_(options.framing.keep_alive) {}
+
+std::string ExchangeState::take_body() {
+  const std::scoped_lock lock(mutex_);
+  lease_.release();
+  return std::exchange(request_.body, {});
+}
 
 void ExchangeState::append(std::string_view bytes) {
   pending_ += bytes;

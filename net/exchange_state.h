@@ -8,6 +8,7 @@
 // ES-3: the callback of on_gone runs without the mutex, on the connection's thread or in on_gone.
 #pragma once
 
+#include "net/body_budget.h"
 #include "net/http.h"
 #include "net/http_message.h"
 
@@ -36,10 +37,14 @@ class ExchangeState final {
     std::shared_ptr<const std::atomic<bool>> draining;  // then answers say "connection: close"
   };
 
-  ExchangeState(HttpRequest request, const Options& options, std::weak_ptr<Wakeable> connection);
+  ExchangeState(HttpRequest request,
+                BodyLease lease,  // of the request's body
+                const Options& options,
+                std::weak_ptr<Wakeable> connection);
 
   // For those who answer; any thread. As in Exchange.
   [[nodiscard]] const HttpRequest& request() const { return request_; }
+  [[nodiscard]] std::string take_body();
   void respond(const HttpResponse& response);
   [[nodiscard]] bool begin_stream(const HttpResponse& head);
   [[nodiscard]] bool write(std::string_view piece);
@@ -73,7 +78,8 @@ class ExchangeState final {
   // may hold the last Exchange.
   [[nodiscard]] std::function<void()> enter(Phase phase);
 
-  const HttpRequest request_;
+  HttpRequest request_;  // only its body changes
+  BodyLease lease_;
   const Options options_;
 
   mutable std::mutex mutex_;

@@ -5,9 +5,9 @@
 //
 // HT-1: every Exchange ends: answered, or its client is gone, or a deadline passed. One that the
 //       handler drops without an answer is answered with 500.
-// HT-2: what a client can make the server hold is bounded: connections, header and body bytes, the
-//       bytes of a stream that its reader has not taken. Beyond a bound the client is refused (400,
-//       408, 413, 431, 503) or, in a stream, dropped.
+// HT-2: what clients can make the server hold is bounded: connections, header and body bytes of
+//       each, body bytes of all, the bytes of a stream that its reader has not taken. Beyond a
+//       bound the client is refused (400, 408, 413, 431, 503) or, in a stream, dropped.
 // HT-3: on_gone's callback is called at most once, and only before the Exchange has ended.
 // HT-4: after stop() returns no handler and no callback runs any more, but one that on_gone calls.
 #pragma once
@@ -51,6 +51,9 @@ class Exchange {
  public:
   virtual ~Exchange() = default;  // answers 500 when nothing was said (HT-1)
   [[nodiscard]] virtual const HttpRequest& request() const = 0;
+  // The request's body, which then is empty there and counts no longer against
+  // HttpLimits::bodies_bytes. For a handler, before it hands the exchange on.
+  [[nodiscard]] virtual std::string take_body() = 0;
 
   // The whole answer. Ends the exchange; later calls do nothing.
   virtual void respond(HttpResponse response) = 0;
@@ -72,9 +75,12 @@ class Exchange {
 using HttpHandler = std::function<void(std::shared_ptr<Exchange>)>;
 
 struct HttpLimits {
-  std::uint32_t connections = 1024;               // one more gets 503 and is closed; each is a file
+  std::uint32_t connections = 1024;  // one more gets 503 and is closed; each is a file
+  std::uint32_t refused = 256;  // of those more, how many may wait for their 503 at once, a file
+                                // each; the others are closed without a word
   std::size_t header_bytes = 16U << 10U;          // 431
   std::size_t body_bytes = 16U << 20U;            // 413
+  std::size_t bodies_bytes = 256U << 20U;         // of all requests that are not answered: 503
   std::size_t stream_buffer_bytes = 1U << 20U;    // of one stream, not taken by its reader
   Time read_deadline = std::chrono::seconds(30);  // for a whole request once it has begun: 408
   Time write_deadline =
@@ -92,10 +98,12 @@ struct HttpOptions {
 };
 
 struct HttpCounts {
-  std::uint64_t accepted = 0;      // connections
-  std::uint64_t refused = 0;       // connections over the limit
-  std::uint64_t slow_readers = 0;  // dropped because they did not take their answers
-  std::uint32_t open = 0;          // connections now
+  std::uint64_t accepted = 0;        // connections
+  std::uint64_t refused = 0;         // connections over the limit
+  std::uint64_t slow_readers = 0;    // dropped because they did not take their answers
+  std::uint32_t open = 0;            // connections now
+  std::uint64_t bodies_refused = 0;  // requests over the limit of all bodies
+  std::size_t bodies_bytes = 0;      // of all bodies now
 };
 
 class HttpServer {

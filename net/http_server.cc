@@ -28,8 +28,6 @@ namespace asio = boost::asio;
 using tcp = asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
 
-// Connections over the limit that may wait for their 503 at once; more are closed without a word.
-constexpr std::size_t kRefusedMax = 256;
 constexpr Time kPatienceMax = std::chrono::hours(24 * 365);   // now plus it is still a time
 constexpr Time kAcceptPause = std::chrono::milliseconds(50);  // out of file descriptors
 
@@ -58,7 +56,9 @@ class Worker final {
 class BeastHttpServer final : public HttpServer, public ConnectionHost {
  public:
   BeastHttpServer(const HttpOptions& options, HttpHandler handler)
-      : options_(options), handler_(std::move(handler)) {
+      : options_(options),
+        handler_(std::move(handler)),
+        bodies_(std::make_shared<BodyBudget>(options.limits.bodies_bytes)) {
     for (std::uint32_t i = 0; i < options.threads; ++i) {
       workers_.push_back(std::make_unique<Worker>());
     }
@@ -100,6 +100,7 @@ class BeastHttpServer final : public HttpServer, public ConnectionHost {
   [[nodiscard]] std::shared_ptr<const std::atomic<bool>> draining() const override {
     return draining_;
   }
+  [[nodiscard]] std::shared_ptr<BodyBudget> body_budget() const override { return bodies_; }
   void count_slow_reader() override;
   void on_settled(const Connection& connection) override;
   void on_closed(const Connection& connection) override;
@@ -114,6 +115,8 @@ class BeastHttpServer final : public HttpServer, public ConnectionHost {
   const HttpOptions options_;
   const HttpHandler handler_;
   const std::shared_ptr<std::atomic<bool>> draining_ = std::make_shared<std::atomic<bool>>(false);
+  // Exchanges that outlive the server have their part of it.
+  const std::shared_ptr<BodyBudget> bodies_;
   std::uint16_t port_ = 0;
 
   mutable std::mutex mutex_;
@@ -138,6 +141,8 @@ HttpCounts BeastHttpServer::counts() const {
   const std::scoped_lock lock(mutex_);
   HttpCounts counts = counts_;
   counts.open = static_cast<std::uint32_t>(connections_.size() - refused_now_);
+  counts.bodies_bytes = bodies_->held();
+  counts.bodies_refused = bodies_->refused();
   return counts;
 }
 
@@ -195,7 +200,7 @@ void BeastHttpServer::admit(tcp::socket socket) {
     const std::scoped_lock lock(mutex_);
     const bool refused = connections_.size() - refused_now_ >= options_.limits.connections;
     ++(refused ? counts_.refused : counts_.accepted);
-    if (refused && refused_now_ >= kRefusedMax) {
+    if (refused && refused_now_ >= options_.limits.refused) {
       return;
     }
     connection = std::make_shared<Connection>(*this, make_wire(std::move(socket), tls_.get()));

@@ -69,6 +69,12 @@ Status check_options(const HttpOptions& options) {
                  "the limit of an HTTP header is " + std::to_string(limits.header_bytes) +
                      " bytes; it must be from 1 to " + std::to_string(kHeaderBytesMax));
   }
+  if (limits.bodies_bytes < limits.body_bytes) {
+    return error(Kind::kInvalid,
+                 "the limit of all requests' bodies is " + std::to_string(limits.bodies_bytes) +
+                     " bytes; it must be at least that of one, " +
+                     std::to_string(limits.body_bytes));
+  }
   if (limits.read_deadline <= Time{0} || limits.write_deadline <= Time{0} ||
       limits.idle_deadline <= Time{0}) {
     return error(Kind::kInvalid, "the deadlines of an HTTP server must be longer than nothing");

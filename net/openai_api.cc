@@ -257,7 +257,7 @@ class Api final : public OpenAiApi {
   }
 
   void post(Call call, Endpoint body) {
-    const auto json = parse_json(call.exchange->request().body);
+    const auto json = parse_json(call.exchange->take_body());
     if (!json) {
       return call.refuse(
           {.message = "the body can't be used: " + json.error().message, .code = "invalid_json"});

@@ -21,12 +21,25 @@ std::string_view standard(string_view text) {
 // Beast's grammar, filling an HttpRequest. Beast calls it back in the order of the bytes.
 class Grammar final : public http::basic_parser<true> {
  public:
+  explicit Grammar(std::shared_ptr<BodyBudget> budget) : lease(std::move(budget)) {}
+
   HttpRequest request;
+  BodyLease lease;
   std::string target;
   bool http_1_1 = false;
   bool header_done = false;
+  bool over_budget = false;
 
  private:
+  std::size_t add_to_body(string_view bytes, error_code& ec) {
+    if (!lease.grow(bytes.size())) {
+      over_budget = true;
+      ec = http::error::body_limit;
+      return 0;
+    }
+    request.body.append(bytes.data(), bytes.size());
+    return bytes.size();
+  }
   void on_request_impl(http::verb /*verb*/,
                        string_view method,
                        string_view path_and_query,
@@ -51,25 +64,24 @@ class Grammar final : public http::basic_parser<true> {
   void on_header_impl(error_code& /*ec*/) override { header_done = true; }
   void on_body_init_impl(const boost::optional<std::uint64_t>& /*length*/,
                          error_code& /*ec*/) override {}
-  std::size_t on_body_impl(string_view bytes, error_code& /*ec*/) override {
-    request.body.append(bytes.data(), bytes.size());
-    return bytes.size();
+  std::size_t on_body_impl(string_view bytes, error_code& ec) override {
+    return add_to_body(bytes, ec);
   }
   void on_chunk_header_impl(std::uint64_t /*size*/,
                             string_view /*extensions*/,
                             error_code& /*ec*/) override {}
   std::size_t on_chunk_body_impl(std::uint64_t /*remain*/,
                                  string_view bytes,
-                                 error_code& /*ec*/) override {
-    request.body.append(bytes.data(), bytes.size());
-    return bytes.size();
+                                 error_code& ec) override {
+    return add_to_body(bytes, ec);
   }
   void on_finish_impl(error_code& /*ec*/) override {}
 };
 
 class BeastRequestParser final : public RequestParser {
  public:
-  explicit BeastRequestParser(const HttpLimits& limits) : limits_(limits) {
+  BeastRequestParser(const HttpLimits& limits, std::shared_ptr<BodyBudget> budget)
+      : limits_(limits), grammar_(std::move(budget)) {
     grammar_.header_limit(static_cast<std::uint32_t>(limits.header_bytes));
     grammar_.body_limit(limits.body_bytes);
     grammar_.eager(false);  // stop after the header: "100 Continue" and our own rules come there
@@ -95,6 +107,7 @@ class BeastRequestParser final : public RequestParser {
   [[nodiscard]] State state() const override { return state_; }
   bool take_expectation() override { return std::exchange(expects_continue_, false); }
   [[nodiscard]] HttpRequest& request() override { return grammar_.request; }
+  [[nodiscard]] BodyLease take_lease() override { return std::move(grammar_.lease); }
   [[nodiscard]] const Framing& framing() const override { return framing_; }
   [[nodiscard]] const Refusal& refusal() const override { return refusal_; }
 
@@ -127,9 +140,19 @@ class BeastRequestParser final : public RequestParser {
            "the request's header is over " + std::to_string(limits_.header_bytes) + " bytes");
   }
 
+  void refuse_for_budget() {
+    refuse(503,
+           "bodies_too_large",
+           "the bodies of the requests that the server has now leave no room for this one; all "
+           "together may have " +
+               std::to_string(grammar_.lease.budget().limit()) + " bytes; try again later");
+  }
+
   void refuse(const error_code& ec) {
     if (ec == http::error::header_limit) {
       refuse_header();
+    } else if (grammar_.over_budget) {
+      refuse_for_budget();
     } else if (ec == http::error::body_limit) {
       refuse(413,
              "body_too_large",
@@ -164,6 +187,9 @@ class BeastRequestParser final : public RequestParser {
       refuse(400, "malformed_request", "a request of HTTP/1.0 has no transfer-encoding");
     } else if (!expectation.empty() && expectation != "100-continue") {
       refuse(417, "unsupported_expectation", "the only expectation met here is 100-continue");
+    } else if (!grammar_.lease.may_begin(
+                   static_cast<std::size_t>(grammar_.content_length().value_or(0)))) {
+      refuse_for_budget();
     } else {
       request.path = std::move(target->path);
       request.query = std::move(target->query);
@@ -183,8 +209,9 @@ class BeastRequestParser final : public RequestParser {
 
 }  // namespace
 
-std::unique_ptr<RequestParser> make_request_parser(const HttpLimits& limits) {
-  return std::make_unique<BeastRequestParser>(limits);
+std::unique_ptr<RequestParser> make_request_parser(const HttpLimits& limits,
+                                                   std::shared_ptr<BodyBudget> budget) {
+  return std::make_unique<BeastRequestParser>(limits, std::move(budget));
 }
 
 }  // namespace troupe::net

@@ -5,6 +5,7 @@
 // RP-1: what it keeps is bounded by the limits, and so is what it leaves unconsumed.
 #pragma once
 
+#include "net/body_budget.h"
 #include "net/http_message.h"
 
 #include <cstddef>
@@ -31,10 +32,13 @@ class RequestParser {
   // True once, when the client waits for "100 Continue" before it sends the body.
   [[nodiscard]] virtual bool take_expectation() = 0;
   [[nodiscard]] virtual HttpRequest& request() = 0;
+  // What of the budget the request's body takes; once, when it is done.
+  [[nodiscard]] virtual BodyLease take_lease() = 0;
   [[nodiscard]] virtual const Framing& framing() const = 0;
   [[nodiscard]] virtual const Refusal& refusal() const = 0;
 };
 
-[[nodiscard]] std::unique_ptr<RequestParser> make_request_parser(const HttpLimits& limits);
+[[nodiscard]] std::unique_ptr<RequestParser> make_request_parser(
+    const HttpLimits& limits, std::shared_ptr<BodyBudget> budget);
 
 }  // namespace troupe::net

@@ -66,6 +66,7 @@ class FakeExchange final : public Exchange {
  public:
   explicit FakeExchange(HttpRequest request) : request_(std::move(request)) {}
   [[nodiscard]] const HttpRequest& request() const override { return request_; }
+  [[nodiscard]] std::string take_body() override { return std::exchange(request_.body, {}); }
   void respond(HttpResponse response) override;
   bool begin_stream(HttpResponse head) override;
   bool write(std::string piece) override;

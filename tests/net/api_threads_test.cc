@@ -16,6 +16,7 @@ class StrictExchange final : public Exchange {
  public:
   explicit StrictExchange(HttpRequest request) : request_(std::move(request)) {}
   [[nodiscard]] const HttpRequest& request() const override { return request_; }
+  [[nodiscard]] std::string take_body() override { return std::exchange(request_.body, {}); }
   void respond(HttpResponse) override { ++answers_; }
   bool begin_stream(HttpResponse) override { return !left_; }
   bool write(std::string piece) override {

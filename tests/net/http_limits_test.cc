@@ -159,6 +159,108 @@ TEST(HttpLimit, OfTheBodyRefusesInsteadOfSayingContinue) {
   EXPECT_TRUE(client.read_until("\r\n").starts_with("HTTP/1.1 413"));
 }
 
+// One body may have 100 bytes, all together 150.
+HttpOptions with_few_bodies() {
+  HttpOptions options;
+  options.limits.body_bytes = 100;
+  options.limits.bodies_bytes = 150;
+  return options;
+}
+
+std::string post_of(std::string_view path, std::size_t size) {
+  return "POST " + std::string(path) +
+         " HTTP/1.1\r\nhost: x\r\ncontent-length: " + std::to_string(size) + "\r\n\r\n" +
+         std::string(size, 'b');
+}
+
+TEST(HttpLimit, OfAllBodiesRefusesOneMoreBeforeItIsRead) {
+  Served served(with_few_bodies());
+  Client first(served.port());
+  first.send(post_of("/hold", 100));
+  auto exchange = served.take();
+  ASSERT_NE(exchange, nullptr);
+
+  const Answer refused =
+      ask(served.port(), kPost + "expect: 100-continue\r\ncontent-length: 51\r\n\r\n");
+
+  EXPECT_EQ(refused.status, 503U);
+  EXPECT_EQ(refused.field("retry-after"), "1");
+  EXPECT_EQ(refused.body,
+            R"({"error":{"message":"the bodies of the requests that the server has now leave no )"
+            R"(room for this one; all together may have 150 bytes; try again later",)"
+            R"("type":"server_error","param":null,"code":"bodies_too_large"}})");
+  EXPECT_EQ(ask(served.port(), post_of("/echo", 50)).status, 200U);
+  EXPECT_EQ(ask(served.port(), kGetHello).status, 200U);
+  EXPECT_EQ(served.server().counts().bodies_bytes, 100U);
+  EXPECT_EQ(served.server().counts().bodies_refused, 1U);
+  exchange->respond(text("done"));
+  exchange.reset();
+  ASSERT_EQ(first.read_answer().body, "done");
+  first.send(post_of("/echo", 100));
+  EXPECT_EQ(first.read_answer().status, 200U);
+}
+
+TEST(HttpLimit, OfAllBodiesCountsWhatHasComeOfChunks) {
+  Served served(with_few_bodies());
+  Client first(served.port());
+  first.send(post_of("/hold", 100));
+  const auto exchange = served.take();
+  ASSERT_NE(exchange, nullptr);
+  const std::string chunked =
+      kPost + "transfer-encoding: chunked\r\n\r\n32\r\n" + std::string(50, 'c') + "\r\n";
+
+  EXPECT_EQ(ask(served.port(), chunked + "0\r\n\r\n").status, 200U);
+  EXPECT_EQ(ask(served.port(), chunked + "1\r\nd").status, 503U);
+  EXPECT_EQ(served.server().counts().bodies_bytes, 100U);
+}
+
+TEST(HttpLimit, OfAllBodiesDoesNotCountOneThatWasTaken) {
+  Served served(with_few_bodies());
+  Client first(served.port());
+  first.send(post_of("/hold", 100));
+  const auto exchange = served.take();
+  ASSERT_NE(exchange, nullptr);
+
+  EXPECT_EQ(exchange->take_body(), std::string(100, 'b'));
+
+  EXPECT_EQ(exchange->take_body(), "");
+  EXPECT_EQ(exchange->request().body, "");
+  EXPECT_EQ(served.server().counts().bodies_bytes, 0U);
+  EXPECT_EQ(ask(served.port(), post_of("/echo", 100)).status, 200U);
+}
+
+TEST(HttpLimit, OfAllBodiesIsNotReachedByAnnouncementsAlone) {
+  Served served(with_few_bodies());
+  Client first(served.port());
+  Client second(served.port());
+  for (auto* client : {&first, &second}) {
+    client->send(kPost + "expect: 100-continue\r\ncontent-length: 100\r\n\r\n");
+    ASSERT_NE(client->read_until("100 Continue"), "");
+  }
+
+  EXPECT_EQ(ask(served.port(), post_of("/echo", 100)).status, 200U);
+}
+
+TEST(HttpLimit, OfAllBodiesGetsBackWhatAClientLeavesUnfinished) {
+  Served served(with_few_bodies());
+  Client client(served.port());
+  client.send(kPost + "expect: 100-continue\r\ncontent-length: 100\r\n\r\n");
+  ASSERT_NE(client.read_until("100 Continue\r\n\r\n"), "");
+  client.send(std::string(99, 'b'));
+  for (int tries = 0; tries < 1000 && served.server().counts().bodies_bytes != 99; ++tries) {
+    ASSERT_EQ(ask(served.port(), kGetHello).status, 200U);
+  }
+  ASSERT_EQ(served.server().counts().bodies_bytes, 99U);
+  client.reset();
+
+  unsigned status = 503;
+  for (int tries = 0; tries < 1000 && status == 503; ++tries) {
+    status = ask(served.port(), post_of("/echo", 100)).status;
+  }
+
+  EXPECT_EQ(status, 200U);
+}
+
 TEST(HttpLimit, OfReadAheadHoldsWhileAnAnswerIsPending) {
   Served served;
   Client client(served.port());

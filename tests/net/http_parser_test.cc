@@ -22,7 +22,8 @@ struct Outcome {
 
 // Puts `bytes` in pieces of random sizes up to `most`.
 Outcome parsed(const std::string& bytes, std::size_t most, Rng& rng) {
-  const auto parser = make_request_parser(kLimits);
+  const auto budget = std::make_shared<BodyBudget>(kLimits.bodies_bytes);
+  const auto parser = make_request_parser(kLimits, budget);
   Outcome outcome;
   std::string input;
   std::size_t at = 0;

@@ -94,6 +94,8 @@ TEST(HttpServerStart, RefusesLimitsThatLetNothingThrough) {
   no_header.limits.header_bytes = 0;
   HttpOptions no_time;
   no_time.limits.read_deadline = Time{0};
+  HttpOptions no_body;
+  no_body.limits.bodies_bytes = no_body.limits.body_bytes - 1;
 
   EXPECT_EQ(refusal(no_threads).message,
             "an HTTP server needs at least one thread and one connection");
@@ -101,6 +103,9 @@ TEST(HttpServerStart, RefusesLimitsThatLetNothingThrough) {
             "the limit of an HTTP header is 0 bytes; it must be from 1 to 1048576");
   EXPECT_EQ(refusal(no_time).message,
             "the deadlines of an HTTP server must be longer than nothing");
+  EXPECT_EQ(refusal(no_body).message,
+            "the limit of all requests' bodies is 16777215 bytes; it must be at least that of one, "
+            "16777216");
 }
 
 TEST(HttpServerStart, RefusesACertificateWithoutAKey) {
