@@ -59,6 +59,7 @@ std::string json_text(const Options& options,
   if (!measured.decode.empty()) {
     json["decode_tokens_per_s"] = figures_json(measured.decode);
   }
+  json["late_workers"] = loaded.device->stats().late_workers;
   json["load_s"] = loaded.load_s;
   json["resident_bytes"] = measured.resident;
   json["weight_bytes"] = loaded.stage->info().ledger.weight_bytes;
@@ -92,6 +93,9 @@ std::string table_text(const Options& options,
   text += row("decode     " + std::to_string(bench.output_tokens) + " tokens x " +
                   std::to_string(bench.batch) + ": ",
               measured.decode);
+  if (const auto late = loaded.device->stats().late_workers; late > 0) {
+    text += "disturbed  workers were kept from their cores " + std::to_string(late) + " times\n";
+  }
   text += "memory     " + bytes_text(static_cast<std::uint64_t>(measured.bandwidth)) + "/s read";
   if (!measured.decode.empty()) {
     text += "; decoding reads " + bytes_text(loaded.decode_weight_bytes) + " of weights a step, " +

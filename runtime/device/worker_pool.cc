@@ -13,9 +13,6 @@ namespace {
 // still.
 constexpr std::uint32_t kPausesPerLook = 16;
 constexpr std::uint32_t kMostLooks = 256;
-// A first rest is about half a step of a model.
-constexpr std::uint64_t kFirstRest = 64;  // launches
-constexpr std::uint32_t kMostDoublings = 6;
 
 void pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -94,8 +91,8 @@ void WorkerPool::launch(const PoolTask& task, std::uint32_t items) {
     return;
   }
   ++launches_;
-  if (active_ < workers_.size() && launches_ >= next_rest_end_) {
-    end_rests();
+  if (active_ < workers_.size()) {
+    end_rests(clock_.now());
   }
   if (active_ == 1) {
     task.run(task.context, 0, items, workers_[0].scratch);
@@ -163,12 +160,14 @@ void WorkerPool::await_items(std::uint32_t items) {
     progress_.completed.wait(done);
   }
   progress_.awaited.store(false, std::memory_order_relaxed);
-  judge(clock_.now() - blocked);
+  judge(blocked);
 }
 
-// Sends those to rest that held an item all the while but were not on a processor. One that
+// Sends those to rest that held an item since `blocked` but were not on a processor. One that
 // computed was not late: its item was long.
-void WorkerPool::judge(Time waited) {
+void WorkerPool::judge(Time blocked) {
+  const Time now = clock_.now();
+  const Time waited = now - blocked;
   if (waited < kLate) {
     return;
   }
@@ -177,10 +176,11 @@ void WorkerPool::judge(Time waited) {
       continue;
     }
     late_.fetch_add(1, std::memory_order_relaxed);
-    const bool relapse =
-        worker.strikes > 0 && launches_ < worker.rest_until + 4 * rest_launches(worker.strikes);
-    worker.strikes = relapse ? std::min(worker.strikes + 1, kMostDoublings + 1) : 1;
-    worker.rest_until = launches_ + rest_launches(worker.strikes);
+    const bool relapse = now < worker.rest_until + kRelapseRests * worker.rest_for;
+    const Time wanted = kFirstRest * waited;
+    worker.rest_for =
+        std::min(relapse ? std::max(2 * worker.rest_for, wanted) : wanted, kLongestRest);
+    worker.rest_until = now + worker.rest_for;
     worker.rests.store(true);
     next_rest_end_ = active_ == workers_.size() ? worker.rest_until
                                                 : std::min(next_rest_end_, worker.rest_until);
@@ -189,17 +189,16 @@ void WorkerPool::judge(Time waited) {
   resting_.store(workers() - active_, std::memory_order_relaxed);
 }
 
-std::uint64_t WorkerPool::rest_launches(std::uint32_t strikes) {
-  return kFirstRest << (strikes - 1);
-}
-
-void WorkerPool::end_rests() {
-  next_rest_end_ = ~std::uint64_t{0};
+void WorkerPool::end_rests(Time now) {
+  if (now < next_rest_end_) {
+    return;
+  }
+  next_rest_end_ = Time::max();
   for (Worker& worker : workers_) {
     if (!worker.rests.load(std::memory_order_relaxed)) {
       continue;
     }
-    if (launches_ >= worker.rest_until) {
+    if (now >= worker.rest_until) {
       worker.rests.store(false);
       ++active_;
     } else {

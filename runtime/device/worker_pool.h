@@ -9,8 +9,11 @@
 //       launches, then block.
 // WP-4: launch() allocates nothing. It blocks only for items that others have claimed, after
 //       spinning for at most kSpin.
-// WP-5: a worker that held an item without getting a processor rests for some launches, more each
-//       time, so that a core that another process takes costs its share, not a time slice a launch.
+// WP-5: a worker that held an item without getting a processor rests, twice as long as it was
+// waited
+//       for and longer each time it happens again soon, at most kLongestRest: a core that another
+//       process takes for long costs its share and not a time slice a launch, one that is taken for
+//       a moment costs a few such moments.
 #pragma once
 
 #include "runtime/base/error.h"
@@ -41,7 +44,10 @@ struct PoolTask {
 class WorkerPool final {
  public:
   static constexpr Time kSpin{30'000};
-  static constexpr Time kLate{300'000};  // shorter waits are never held against a worker
+  static constexpr Time kLate{300'000};    // shorter waits are never held against a worker
+  static constexpr int kFirstRest = 2;     // times the wait
+  static constexpr int kRelapseRests = 4;  // late again within so many rests: the next is doubled
+  static constexpr Time kLongestRest{1'000'000'000};
 
   // `clock` outlives the pool and is read by its threads. Errors: kOverloaded when the system gives
   // no threads or memory.
@@ -95,9 +101,9 @@ class WorkerPool final {
     // Worker 0's notes.
     bool suspect = false;  // held an item when worker 0 began to wait
     Time used_before{0};   // its processor time then
-    std::uint32_t strikes = 0;
-    std::uint64_t rest_until = 0;  // launch
-    Thread thread;                 // last: it ends before the rest of the worker does
+    Time rest_for{0};      // the last rest
+    Time rest_until{0};
+    Thread thread;  // last: it ends before the rest of the worker does
   };
 
   WorkerPool(std::uint32_t workers, const Clock& clock);
@@ -109,9 +115,8 @@ class WorkerPool final {
   void park(Worker& worker);
   void wake_all();
   void await_items(std::uint32_t items);
-  void judge(Time waited);
-  [[nodiscard]] static std::uint64_t rest_launches(std::uint32_t strikes);
-  void end_rests();
+  void judge(Time blocked);
+  void end_rests(Time now);
 
   const Clock& clock_;
   std::unique_ptr<Mapping> scratch_;
@@ -121,7 +126,7 @@ class WorkerPool final {
   Parking parking_;
   // Of the thread that drives.
   std::uint64_t launches_ = 0;
-  std::uint64_t next_rest_end_ = 0;
+  Time next_rest_end_{0};
   std::uint32_t active_;  // workers that do not rest
   std::atomic<std::uint64_t> late_{0};
   std::atomic<std::uint32_t> resting_{0};

@@ -103,18 +103,25 @@ TEST(WorkerPool, RunsASingleItemOnTheDrivingThread) {
   }
 }
 
-// One launch in which the other worker holds an item, blocked until the test's second thread has
-// seen `held_for` pass.
-void launch_with_interruption(WorkerPool& pool, const Clock& clock, Time held_for) {
+// Time that moves only when told to, from any thread.
+class SharedClock final : public Clock {
+ public:
+  [[nodiscard]] Time now() const override { return Time(now_.load()); }
+  void advance(Time by) { now_.fetch_add(by.count()); }
+
+ private:
+  std::atomic<Time::rep> now_{0};
+};
+
+// One launch in which the other worker holds an item, blocked until `held_for` has passed.
+void launch_with_interruption(WorkerPool& pool, SharedClock& clock, Time held_for) {
   const std::thread::id driver = std::this_thread::get_id();
   std::atomic<bool> held{false};
   std::atomic<bool> over{false};
   std::thread timer([&] {
     held.wait(false);
-    const Time began = clock.now();
-    while (clock.now() - began < held_for) {
-      std::this_thread::yield();
-    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the driver begins to wait
+    clock.advance(held_for);
     over.store(true);
     over.notify_all();
   });
@@ -129,33 +136,60 @@ void launch_with_interruption(WorkerPool& pool, const Clock& clock, Time held_fo
   timer.join();
 }
 
-TEST(WorkerPool, LetsAWorkerRestThatWasKeptFromItsProcessor) {
-  const SteadyClock clock;
-  const auto pool = WorkerPool::make("test", 2, clock).value();
-  for (int attempt = 0; attempt < 100 && pool->late_count() == 0; ++attempt) {
-    launch_with_interruption(*pool, clock, std::chrono::milliseconds(2));
+// Interrupts until the pool has noticed it once more: on a busy machine the driver may come to its
+// waiting too late.
+void make_late(WorkerPool& pool, SharedClock& clock, Time held_for) {
+  const std::uint64_t before = pool.late_count();
+  for (int attempt = 0; attempt < 100 && pool.late_count() == before; ++attempt) {
+    launch_with_interruption(pool, clock, held_for);
   }
-  ASSERT_EQ(pool->late_count(), 1U);
-  ASSERT_EQ(pool->resting_count(), 1U);
+  ASSERT_EQ(pool.late_count(), before + 1);
+  ASSERT_EQ(pool.resting_count(), 1U);
+}
 
-  std::uint32_t others = 0;
-  int launches = 0;
-  for (; launches < 1000 && pool->resting_count() == 1; ++launches) {
+// How long the other worker rests, in steps of 100 us; while it rests it gets no item.
+Time rest_of(WorkerPool& pool, SharedClock& clock) {
+  constexpr Time kStep{100'000};
+  Time rested{0};
+  while (true) {
+    std::atomic<int> others{0};
     launch(
-        *pool,
+        pool,
         2,
         [&others, driver = std::this_thread::get_id()](std::uint32_t) {
           others += std::this_thread::get_id() == driver ? 0 : 1;
         },
         1);
-    if (pool->resting_count() == 1) {
-      ASSERT_EQ(others, 0U);
+    if (pool.resting_count() == 0) {
+      return rested;
     }
+    EXPECT_EQ(others.load(), 0);
+    clock.advance(kStep);
+    rested += kStep;
   }
+}
 
-  EXPECT_EQ(launches, 64);
-  EXPECT_EQ(pool->resting_count(), 0U);
-  launch_with_interruption(*pool, clock, Time{0});  // needs the other worker again
+TEST(WorkerPool, LetsALateWorkerRestTwiceAsLongAsItWasWaitedFor) {
+  SharedClock clock;
+  const auto pool = WorkerPool::make("test", 2, clock).value();
+  for (const int wait_ms : {1, 3, 2}) {
+    make_late(*pool, clock, std::chrono::milliseconds(wait_ms));
+    EXPECT_EQ(rest_of(*pool, clock), std::chrono::milliseconds(2 * wait_ms));
+    launch_with_interruption(*pool, clock, Time{0});  // needs the other worker again
+    clock.advance(std::chrono::seconds(1));           // long enough to be forgiven
+  }
+}
+
+TEST(WorkerPool, LetsAWorkerThatIsLateAgainSoonRestLongerUpToALimit) {
+  SharedClock clock;
+  const auto pool = WorkerPool::make("test", 2, clock).value();
+  Time expected = std::chrono::milliseconds(2);
+  for (int i = 0; i < 12; ++i) {
+    make_late(*pool, clock, std::chrono::milliseconds(1));
+    EXPECT_EQ(rest_of(*pool, clock), expected) << i;
+    expected = std::min(2 * expected, WorkerPool::kLongestRest);
+  }
+  EXPECT_EQ(expected, WorkerPool::kLongestRest);
 }
 
 TEST(WorkerPool, HoldsALongItemAgainstNobody) {
