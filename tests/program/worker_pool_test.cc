@@ -120,7 +120,10 @@ void launch_with_interruption(WorkerPool& pool, SharedClock& clock, Time held_fo
   std::atomic<bool> over{false};
   std::thread timer([&] {
     held.wait(false);
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the driver begins to wait
+    const SteadyClock real;  // lets the driver begin to wait
+    for (const Time began = real.now(); real.now() - began < std::chrono::milliseconds(2);) {
+      std::this_thread::yield();
+    }
     clock.advance(held_for);
     over.store(true);
     over.notify_all();
