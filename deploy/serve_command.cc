@@ -2,19 +2,18 @@
 // engine.
 #include "deploy/commands.h"
 #include "deploy/demo_model.h"
-#include "deploy/engine.h"
-#include "deploy/file.h"
 #include "deploy/model_files.h"
 #include "deploy/report.h"
 #include "deploy/serve_backend.h"
 #include "deploy/serve_monitor.h"
 #include "deploy/serve_routes.h"
+#include "deploy/service.h"
 #include "net/http.h"
 #include "net/openai.h"
+#include "runtime/base/file.h"
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
@@ -31,7 +30,6 @@ namespace troupe::deploy {
 namespace {
 
 constexpr Time kWatchPeriod = std::chrono::seconds(1);
-constexpr Time kStopDeadline = std::chrono::seconds(10);
 constexpr Time kAnswerPatience = std::chrono::seconds(5);  // for answers that are being sent
 constexpr std::uint32_t kHttpThreads = 2;
 constexpr std::uint32_t kAdminConnections = 16;
@@ -96,15 +94,6 @@ std::string address(const ListenAddress& listen, std::uint16_t port) {
   return (v6 ? "[" + listen.host + "]" : listen.host) + ":" + std::to_string(port);
 }
 
-NodeOptions node_options(const StageInfo& stage, const ServeOptions& serve) {
-  NodeOptions options;
-  options.queue_max = serve.queue_max;
-  options.sequences_max = std::min(serve.sequences_max, stage.max_segments);
-  options.step_rows_max = std::min(options.step_rows_max, stage.max_rows);
-  options.seed = entropy_seed();
-  return options;
-}
-
 // Everything between a loaded model and its clients, taken down in the order of their need.
 class Server final {
  public:
@@ -115,21 +104,15 @@ class Server final {
     TROUPE_ASSIGN(auto keys, read_keys(serve.api_key_file));
     std::unique_ptr<Server> server(new Server(serve, world));
     TROUPE_ASSIGN(server->bell_, Bell::make());
-    LoadRequest request;
-    request.directory = files.directory;
-    request.config = &files.config;
-    request.stage = stage_options(files, options.common);
-    TROUPE_ASSIGN(auto loaded, load_model(options.common, request, world.clock));
-    const NodeOptions node = node_options(loaded.stage->info(), serve);
-    TROUPE_ASSIGN(auto engine,
-                  start_engine(std::move(loaded), files.tokenizer.get(), node, world.clock));
-    server->node_ = std::move(engine.node);
-    server->setting_ = {std::move(engine.device), std::move(engine.stage), engine.load_s};
-    TROUPE_TRY(server->open(files, std::move(keys), node));
+    NodeOptions wanted;
+    wanted.queue_max = serve.queue_max;
+    wanted.sequences_max = serve.sequences_max;
+    TROUPE_ASSIGN(server->started_, start_node(files, options.common, wanted, world.clock));
+    TROUPE_TRY(server->open(files, std::move(keys)));
     return server;
   }
   ~Server() {
-    if (node_ != nullptr) {
+    if (started_.node != nullptr) {
       close(Time(0));
     }
   }
@@ -141,15 +124,14 @@ class Server final {
  private:
   Server(const ServeOptions& options, World& world) : options_(options), world_(world) {}
 
-  Status open(const ModelFiles& files, std::vector<std::string> keys, const NodeOptions& node);
+  Status open(const ModelFiles& files, std::vector<std::string> keys);
   Status listen();
   void close(Time patience);
 
   const ServeOptions& options_;
   World& world_;
   std::unique_ptr<Bell> bell_;
-  Setting setting_;
-  std::unique_ptr<Node> node_;
+  StartedNode started_;
   std::unique_ptr<NodeBackend> backend_;
   std::unique_ptr<ServeMonitor> monitor_;
   std::unique_ptr<net::OpenAiApi> api_;
@@ -158,19 +140,27 @@ class Server final {
   std::unique_ptr<net::HttpServer> admin_;
 };
 
-Status Server::open(const ModelFiles& files,
-                    std::vector<std::string> keys,
-                    const NodeOptions& node) {
+Status Server::open(const ModelFiles& files, std::vector<std::string> keys) {
+  const NodeOptions& node = started_.options;
+  const StageInfo& stage = started_.setting.stage;
+  if (stage.max_context < files.config.max_position_embeddings) {
+    spdlog::warn(
+        "the memory holds {} KV blocks, {} tokens, of the model's context of {}: longer requests "
+        "are refused",
+        stage.ledger.blocks,
+        stage.max_context,
+        files.config.max_position_embeddings);
+  }
   const std::string name = name_of(files, options_);
   backend_ = std::make_unique<NodeBackend>(files,
-                                           *node_,
+                                           *started_.node,
                                            world_.clock,
-                                           setting_.stage,
+                                           stage,
                                            name,
                                            static_cast<std::int64_t>(std::time(nullptr)));
-  monitor_ = std::make_unique<ServeMonitor>(*node_,
+  monitor_ = std::make_unique<ServeMonitor>(*started_.node,
                                             world_.clock,
-                                            setting_,
+                                            started_.setting,
                                             MonitorOptions{.model = name,
                                                            .version = TROUPE_VERSION,
                                                            .queue_max = node.queue_max,
@@ -215,10 +205,10 @@ Result<ExitCode> Server::serve() {
   world_.signals.set_graceful(true);
   spdlog::info("serving {} with kernels {} ({}), {} threads, loaded in {:.2f} s",
                backend_->card().id,
-               setting_.device.kernel_set,
-               setting_.device.choice_reason,
-               setting_.device.threads,
-               setting_.load_s);
+               started_.setting.device.kernel_set,
+               started_.setting.device.choice_reason,
+               started_.setting.device.threads,
+               started_.setting.load_s);
   // Scripts wait for this line, whatever the log level.
   const std::string scheme = options_.tls_certificate_file.empty() ? "http" : "https";
   const std::string line =
@@ -234,7 +224,7 @@ Result<ExitCode> Server::serve() {
     if (ready < 0 && errno != EINTR) {
       return error(Kind::kInternal, "poll failed");
     }
-    if (const auto why = node_->status().lost) {
+    if (const auto why = started_.node->status().lost) {
       print_error("the engine is lost: " + why->message);
       close(Time(0));
       return ExitCode::kPeerLost;
@@ -253,7 +243,7 @@ void Server::close(Time patience) {
   if (backend_ != nullptr) {
     backend_->close();
   }
-  if (const auto drained = node_->drain(patience); !drained) {
+  if (const auto drained = started_.node->drain(patience); !drained) {
     spdlog::warn("{}", drained.error().message);
   }
   for (auto* server : {http_.get(), admin_.get()}) {
@@ -261,10 +251,10 @@ void Server::close(Time patience) {
       server->stop(kAnswerPatience);
     }
   }
-  if (const auto stopped = node_->stop(kStopDeadline); !stopped) {
+  if (const auto stopped = started_.node->stop(kStopDeadline); !stopped) {
     spdlog::warn("{}", stopped.error().message);
   }
-  node_.reset();
+  started_.node.reset();
 }
 
 }  // namespace

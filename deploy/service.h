@@ -1,9 +1,9 @@
-// Service: a model that answers, as `troupe run` needs it: files, engine and session together,
-// started and stopped in order. Main thread.
+// A model that answers: start_node() for every command, and Service, as `troupe run` needs it:
+// files, node and session together, started and stopped in order. Main thread.
 #pragma once
 
+#include "actors/node.h"
 #include "deploy/commands.h"
-#include "deploy/engine.h"
 #include "deploy/model_files.h"
 #include "deploy/report.h"
 #include "deploy/session.h"
@@ -15,7 +15,21 @@
 
 namespace troupe::deploy {
 
-inline constexpr Time kStopDeadline = std::chrono::seconds(10);
+inline constexpr Time kStopDeadline = std::chrono::seconds(10);  // of Node::stop()
+
+// A node that serves a model, and what it was made of.
+struct StartedNode {
+  std::unique_ptr<Node> node;
+  NodeOptions options;
+  Setting setting;
+};
+
+// Loads the model and starts a node with of `wanted` what the stage allows, and a seed of its own.
+// `files` and `clock` outlive the node.
+[[nodiscard]] Result<StartedNode> start_node(const ModelFiles& files,
+                                             const CommonOptions& options,
+                                             NodeOptions wanted,
+                                             const Clock& clock);
 
 class Service final {
  public:
@@ -28,15 +42,14 @@ class Service final {
   Service& operator=(const Service&) = delete;
 
   [[nodiscard]] Session& session() { return *session_; }
-  [[nodiscard]] const Setting& setting() const { return setting_; }
-  [[nodiscard]] std::uint32_t max_context() const { return setting_.stage.max_context; }
+  [[nodiscard]] const Setting& setting() const { return started_.setting; }
+  [[nodiscard]] std::uint32_t max_context() const { return started_.setting.stage.max_context; }
 
  private:
-  Service(Engine engine, World& world);
+  Service(StartedNode started, World& world);
 
   World& world_;
-  Setting setting_;
-  std::unique_ptr<Node> node_;
+  StartedNode started_;
   std::unique_ptr<Session> session_;
 };
 
