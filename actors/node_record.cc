@@ -69,6 +69,10 @@ void NodeRecord::finished(const RequestEvent& last) {
   const auto reason = static_cast<std::size_t>(last.reason);
   telemetry_.update([&last, reason](NodeStatus& status) {
     ++status.finished[reason];
+    if (last.reason == FinishReason::kError) {
+      const Kind kind = last.failure ? last.failure->kind : Kind::kInternal;
+      ++status.failed[static_cast<std::size_t>(kind)];
+    }
     status.total_s.add(seconds(last.stats.total_ns));
   });
   note(FlightKind::kFinished, last.id.value, reason, last.stats.generated_tokens);

@@ -35,6 +35,12 @@ void add_requests(MetricText& out, const NodeStatus& status) {
                 static_cast<double>(status.finished[i]),
                 {{"reason", std::string(name(static_cast<FinishReason>(i)))}});
   }
+  for (std::size_t i = 0; i < status.failed.size(); ++i) {
+    out.counter("troupe_requests_failed_total",
+                "Of the requests that ended with an error, how many with which kind of it.",
+                static_cast<double>(status.failed[i]),
+                {{"error", std::string(name(static_cast<Kind>(i)))}});
+  }
   const std::array<std::pair<const char*, std::uint64_t>, 3> refused = {
       {{"queue_full", status.refused_full},
        {"invalid", status.refused_invalid},
@@ -145,6 +151,12 @@ std::string ServeMonitor::metrics() const {
     out.counter("troupe_http_connections_refused_total",
                 "Connections over the limit.",
                 static_cast<double>(http.refused));
+    out.gauge("troupe_http_bodies_bytes",
+              "Bodies of requests that are read or wait to be.",
+              static_cast<double>(http.bodies_bytes));
+    out.counter("troupe_http_bodies_refused_total",
+                "Requests over the limit of all bodies together.",
+                static_cast<double>(http.bodies_refused));
     out.counter("troupe_http_slow_readers_total",
                 "Streams that were dropped because their readers took nothing.",
                 static_cast<double>(http.slow_readers));

@@ -39,6 +39,7 @@ struct NodeStatus {
   std::uint32_t running = 0;
   std::uint64_t admitted = 0;
   std::array<std::uint64_t, 4> finished{};  // by FinishReason
+  std::array<std::uint64_t, 6> failed{};    // of them, those with kError, by Kind
   std::uint64_t refused_full = 0;           // the queue was full
   std::uint64_t refused_invalid = 0;
   std::uint64_t refused_closed = 0;                // draining, stopped or lost

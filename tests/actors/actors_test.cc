@@ -97,6 +97,9 @@ TEST_F(ActorsTest, EndARequestWithTheDevicesErrorWhenEveryStepFails) {
   EXPECT_EQ(node.told[id].last.reason, FinishReason::kError);
   EXPECT_EQ(node.told[id].last.failure->kind, Kind::kInternal);
   EXPECT_EQ(node.told[id].ends, 1U);
+  const NodeStatus status = node.status();
+  EXPECT_EQ(status.finished, (std::array<std::uint64_t, 4>{0, 0, 0, 1}));
+  EXPECT_EQ(status.failed, (std::array<std::uint64_t, 6>{0, 0, 0, 0, 0, 1}));
 }
 
 TEST_F(ActorsTest, IgnoreACompletionThatIsReportedTwice) {
