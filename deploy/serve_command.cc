@@ -6,6 +6,7 @@
 #include "deploy/report.h"
 #include "deploy/serve_backend.h"
 #include "deploy/serve_monitor.h"
+#include "deploy/serve_openapi.h"
 #include "deploy/serve_routes.h"
 #include "deploy/service.h"
 #include "net/http.h"
@@ -167,6 +168,7 @@ Status Server::open(const ModelFiles& files, std::vector<std::string> keys) {
                                                            .sequences_max = node.sequences_max,
                                                            .stall_after = node.step_deadline});
   net::ApiOptions api;
+  api.more_paths = observing_paths(!keys.empty());
   api.api_keys = std::move(keys);
   api.on_outcome = [monitor = monitor_.get()](const net::ApiOutcome& outcome) {
     monitor->note(outcome);

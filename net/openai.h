@@ -90,9 +90,11 @@ struct ApiOutcome {
 };
 
 struct ApiOptions {
-  std::vector<std::string> api_keys;                  // empty: no key is asked for
-  std::uint32_t prompts_max = 256;                    // prompts in one request
-  std::uint32_t choices_max = 128;                    // prompts x n
+  std::vector<std::string> api_keys;  // empty: no key is asked for
+  std::uint32_t prompts_max = 256;    // prompts in one request
+  std::uint32_t choices_max = 128;    // prompts x n
+  std::string more_paths;  // what the server answers beside the API: an object of OpenAPI's path
+                           // items, for /openapi.json; may be empty
   std::function<void(const ApiOutcome&)> on_outcome;  // may be empty
 };
 

@@ -109,7 +109,8 @@ class Api final : public OpenAiApi {
         clock_(clock),
         options_(std::move(options)),
         parameters_(backend.card(), options_),
-        document_(openapi_document(parameters_, backend.card(), !options_.api_keys.empty())),
+        document_(openapi_document(
+            parameters_, backend.card(), !options_.api_keys.empty(), options_.more_paths)),
         made_(clock.now()),
         rng_(seed) {
     for (const auto& key : options_.api_keys) {

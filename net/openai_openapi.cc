@@ -172,7 +172,7 @@ class Document final {
     }
     if (operation.streams) {
       may_fail("429", "The queue is full; Retry-After says when to try again.");
-      may_fail("503", "The server stops.");
+      may_fail("503", "The server stops, or has no room for the body.");
     }
     if (needs_key_ && operation.needs_key) {
       may_fail("401", "The API key is missing or wrong.");
@@ -180,6 +180,13 @@ class Document final {
     }
     may_fail("default", "Any other error.");
     paths_[path][method] = std::move(json);
+  }
+
+  // Path items as JSON.
+  void add_items(const std::string& items) {
+    const auto json = parse_json(items);
+    TROUPE_CHECK(json && json->is_object(), "more paths are an object of path items");
+    paths_.update(*json);
   }
 
   // A part of the path.
@@ -214,7 +221,10 @@ class Document final {
 
 }  // namespace
 
-std::string openapi_document(const Parameters& parameters, const ModelCard& card, bool needs_key) {
+std::string openapi_document(const Parameters& parameters,
+                             const ModelCard& card,
+                             bool needs_key,
+                             const std::string& more_paths) {
   Document document(parameters, needs_key);
   document.add("/v1/models", "get", {"listModels", "The models that are served", models_schema()});
   document.add_path_parameter(
@@ -254,6 +264,9 @@ std::string openapi_document(const Parameters& parameters, const ModelCard& card
   document.add("/openapi.json",
                "get",
                {"getOpenApi", "This document", any_object(), std::nullopt, false, false});
+  if (!more_paths.empty()) {
+    document.add_items(more_paths);
+  }
   return dump(document.take());
 }
 

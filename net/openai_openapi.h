@@ -10,6 +10,7 @@ namespace troupe::net {
 
 [[nodiscard]] std::string openapi_document(const Parameters& parameters,
                                            const ModelCard& card,
-                                           bool needs_key);
+                                           bool needs_key,
+                                           const std::string& more_paths);
 
 }  // namespace troupe::net

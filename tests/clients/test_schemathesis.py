@@ -17,7 +17,8 @@ def test_the_description_names_every_path(url):
     described = call(url, "GET", "/openapi.json").json()
     assert described["openapi"].startswith("3.")
     assert set(described["paths"]) >= {"/v1/models", "/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize",
-                                       "/tokenizer_info"}
+                                       "/tokenizer_info", "/health", "/health/live", "/health/ready", "/health/progress",
+                                       "/metrics", "/v1/troupe/state"}
 
 
 @pytest.mark.parametrize("mode", ["positive", "negative"])

@@ -178,6 +178,20 @@ TEST_F(OpenApi, ErrorsFitIt) {
   EXPECT_EQ(violation(schema, complete({{"model", "x"}})->json()), "");
 }
 
+TEST(OpenApiOf, AServerHasItsOwnPathsToo) {
+  FakeBackend backend;
+  const ManualClock clock;
+  const auto api =
+      OpenAiApi::make(backend, clock, 1, {.more_paths = R"({"/health":{"get":{"summary":"x"}}})"});
+  const auto exchange =
+      std::make_shared<FakeExchange>(HttpRequest{.method = "GET", .path = "/openapi.json"});
+  EXPECT_TRUE(api->handle(exchange));
+
+  const Json paths = exchange->json()["paths"];
+  EXPECT_EQ(paths["/health"]["get"]["summary"], "x");
+  EXPECT_TRUE(paths.contains("/v1/completions"));
+}
+
 TEST(OpenApiOf, AModelWithoutTextLeavesThosePathsOut) {
   FakeBackend backend;
   backend.card_.has_tokenizer = false;
