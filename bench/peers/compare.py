@@ -1,98 +1,178 @@
 #!/usr/bin/env python3
-"""Run llama-bench and `troupe bench` in turns and print both medians and their ratio; normally called by compare.sh.
+"""Troupe, llama.cpp and Transformers in turns: a table and a JSON report; normally called by compare.sh.
 
-Rounds go A-B-A-B, because the speed of a shared machine moves within minutes: only figures of one run compare.
-"quiet" in the JSON report is the share of the CPUs that other processes and the hypervisor took in each run; a
-figure taken beside a busy core says little. Decode starts from a one-token prompt in both programs.
+Within a row the sides take turns (A-B-A-B), because the speed of a shared machine moves within minutes: only figures
+of one row compare. Beside each speed: its share of the memory bandwidth (decode: weights, delta-net state, keys and
+values that a step moves) or of the arithmetic peak (prefill: the weights' multiplications) that roofline found in the
+same minute, and how far the log probabilities are from fp32 with the same weights before conversion (accuracy.py).
+"disturbed" is the share of the CPUs that other processes and the hypervisor took at worst; a figure taken beside a busy
+core says little.
 """
 import argparse
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
+import time
 
-import quiet
-
-
-def measured(command, notes):
-    """The command's standard output; says in notes how disturbed it was."""
-    result, report = quiet.attempt(command)
-    if result.returncode:
-        sys.exit(f"failed with {result.returncode}: {' '.join(command)}")
-    notes.append(round(report["foreign"] + report["steal"], 4))
-    return result.stdout
+import accuracy
+import rows
+import sides
+import sizes
 
 
-def llama(a, notes):
-    command = [a.llama, "-m", a.gguf, "-t", str(a.threads), "-p", str(a.prompt), "-n", str(a.output),
-               "-r", str(a.repetitions), "-o", "jsonl"]
-    tests = [json.loads(line) for line in measured(command, notes).splitlines() if line.startswith(b"{")]
-    return {"prefill" if t["n_prompt"] else "decode": t["samples_ts"] for t in tests}
+def roofline(run, row, best):
+    """Notes in best the best pass of a short run with the row's threads."""
+    found = json.loads(subprocess.check_output([run.options.roofline, "1", "0.2", str(row.threads)]))
+    for key, (_, _, high) in found.items():
+        name = "bytes_per_s" if key.startswith("dram") else "flop_per_s"
+        best[name] = max(best.get(name, 0), high * 1e9)
 
 
-def troupe(a, notes):
-    def bench(prompt, output):
-        command = [a.troupe, "bench", a.checkpoint, "--prompt-tokens", str(prompt), "--output-tokens", str(output),
-                   "--batch", "1", "--threads", str(a.threads), "--repetitions", str(a.repetitions), "--json"]
-        return json.loads(measured(command + a.troupe_options.split(), notes))
+def share(run, row, side, median, best):
+    """Of what the machine can do at most, or None."""
+    config = sizes.read_config(run.options.model)
+    if row.bound == "peak":
+        return median * sizes.prefill_flops(run.gguf("bf16"), config) / best["flop_per_s"]
+    if row.bound == "bandwidth":
+        weights = run.weight_bytes[side.weights, row.sequences] if side.program == rows.OURS else \
+            sizes.gguf_step(run.gguf(side.weights), config, row.sequences)
+        step = weights + sizes.state_step(config, row.sequences, row.context)
+        return median / row.sequences * step / best["bytes_per_s"]
+    return None
 
-    def values(rate):
-        return [rate["min"], rate["median"], rate["max"]]
 
-    prefill, decode = bench(a.prompt, 1), bench(1, a.output)
-    return {"prefill": values(prefill["prefill_tokens_per_s"]), "decode": values(decode["decode_tokens_per_s"]),
-            "about": {k: decode.get(k) for k in ("kernel_set", "activations", "numerics", "resident_bytes", "roofline")}}
+def ratio(row, label, figures):
+    """The side's median over that of the side it is compared with, or None."""
+    to = row.against.get(label)
+    if to is None:
+        return None
+    if to == "best":
+        to = max((other for other in figures if other != label), key=lambda other: figures[other]["median"])
+    return {"to": to, "value": round(figures[label]["median"] / figures[to]["median"], 3)}
 
 
-def spread(rounds, what):
-    """Median of the rounds' medians; least and largest of all."""
-    values = [sorted(r[what]) for r in rounds]
-    return {"median": round(statistics.median(statistics.median(v) for v in values), 2),
-            "min": round(min(v[0] for v in values), 2), "max": round(max(v[-1] for v in values), 2)}
+def measure(run, row):
+    values, best, run.disturbed = {side.label: [] for side in row.sides}, {}, 0.0
+    began = time.monotonic()
+    for _ in range(run.options.rounds):
+        for side in reversed(row.sides):
+            if row.bound:
+                roofline(run, row, best)
+            values[side.label].append(side.measure())
+    figures = {}
+    for side in row.sides:
+        taken = [v for figures_of_round in values[side.label] for v in figures_of_round]
+        figures[side.label] = {
+            "program": side.program, "weights": side.weights, "note": side.note,
+            "median": round(statistics.median(statistics.median(v) for v in values[side.label]), 3),
+            "min": round(min(taken), 3), "max": round(max(taken), 3), "rounds": values[side.label]}
+    for side in row.sides:
+        figure = figures[side.label]
+        part = share(run, row, side, figure["median"], best)
+        figure["share"] = part and round(part, 3)
+        figure["ratio"] = ratio(row, side.label, figures)
+    return {"name": row.name, "title": row.title, "unit": row.unit, "bound": row.bound, "goal": row.goal,
+            "threads": row.threads, "sequences": row.sequences, "roofline": best, "sides": figures,
+            "disturbed": round(run.disturbed, 3), "seconds": round(time.monotonic() - began, 1)}
+
+
+def machine():
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        info = dict(line.split(":", 1) for line in f if ":" in line)
+    info = {key.strip(): value.strip() for key, value in info.items()}
+    known = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+    return {"cpu": info.get("model name", platform.processor()), "family": info.get("cpu family"),
+            "model": info.get("model"), "cpus": os.cpu_count(),
+            "features": [f for f in known if f in info.get("flags", "").split()],
+            "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30)}
+
+
+def accuracy_of(report, figure):
+    found = report.get("accuracy", {}).get(f"{figure['program']} {figure['weights']}")
+    return found and found["difference"]
+
+
+def lines_of(report, row):
+    for number, (label, figure) in enumerate(row["sides"].items()):
+        compared, part, difference = figure["ratio"], figure["share"], accuracy_of(report, figure)
+        cells = [row["title"] if not number else "", label,
+                 f"{figure['median']:.2f} ({figure['min']:.2f} - {figure['max']:.2f}) {row['unit']}",
+                 f"{part:.0%}" if part else "", f"{difference:.4f}" if difference is not None else "",
+                 f"{compared['value']:.2f}" if compared else "",
+                 f"{row['goal']:.2f}" if row["goal"] and not number else "",
+                 f"{row['disturbed']:.0%}" if not number else ""]
+        yield "{:42}{:30}{:36}{:>7}{:>10}{:>8}{:>7}{:>10}".format(*cells).rstrip()
+
+
+def table(report):
+    yield "{:42}{:30}{:36}{:>7}{:>10}{:>8}{:>7}{:>10}".format(
+        "", "", "median (min - max)", "bound", "from fp32", "ratio", "goal", "disturbed")
+    for row in report["rows"]:
+        yield from lines_of(report, row)
+    for name, found in report.get("accuracy", {}).items():
+        yield f"log probabilities of {name}: {found['difference']:.4f} from fp32 on average over {found['tokens']} tokens"
+    disturbed = [row["name"] for row in report["rows"] if row["disturbed"] > 0.05]
+    if disturbed:
+        yield f"others used more than 5 % of the CPUs meanwhile, so take with care: {', '.join(disturbed)}"
+
+
+def save(path, report):
+    with open(path + ".part", "w", encoding="utf-8") as f:
+        json.dump(report, f, indent=1)
+        f.write("\n")
+    os.replace(path + ".part", path)
+
+
+def parse():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--troupe", required=True)
+    ap.add_argument("--llama", required=True, help="folder of llama.cpp's programs")
+    ap.add_argument("--roofline", required=True, help="program that measures what the CPU can do")
+    ap.add_argument("--model", required=True,
+                    help="checkpoint NAME, beside NAME-fp8, NAME-bf16.gguf, NAME-q8_0.gguf, NAME-q4_k_m.gguf")
+    ap.add_argument("--reference", required=True, help="reference.py's file")
+    ap.add_argument("--report", default="compare.json", help="file for the JSON report, written after each row")
+    ap.add_argument("--quick", action="store_true", help="only the rows that say most")
+    ap.add_argument("--only", help="only these rows, comma-separated (accuracy is one)")
+    ap.add_argument("--list", action="store_true", help="name the rows and end")
+    ap.add_argument("--rounds", type=int, default=2)
+    ap.add_argument("--repetitions", type=int, default=3, help="in a round, where a run is short")
+    ap.add_argument("--threads", type=int, default=os.cpu_count())
+    ap.add_argument("--troupe-options", default="", help="more options of `troupe bench`, as one argument")
+    ap.add_argument("--json", action="store_true", help="print the JSON report, not the table")
+    return ap.parse_args()
 
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--troupe", required=True)
-    ap.add_argument("--llama", required=True)
-    ap.add_argument("--roofline", help="program that prints what the CPU can do, run first")
-    ap.add_argument("--checkpoint", required=True)
-    ap.add_argument("--gguf", required=True)
-    ap.add_argument("--report", help="file for the JSON report")
-    ap.add_argument("--rounds", type=int, default=3)
-    ap.add_argument("--repetitions", type=int, default=3)
-    ap.add_argument("--threads", type=int, default=os.cpu_count())
-    ap.add_argument("--prompt", type=int, default=512)
-    ap.add_argument("--output", type=int, default=64)
-    ap.add_argument("--troupe-options", default="", help="more options of `troupe bench`, as one argument")
-    ap.add_argument("--json", action="store_true", help="print the JSON report, not the table")
-    a = ap.parse_args()
+    a = parse()
+    run = sides.Run(a)
+    chosen = list(rows.all_rows(run))
+    names = [row.name for row in chosen] + ["accuracy"]
+    if a.list:
+        print("\n".join(names))
+        return
+    wanted = a.only.split(",") if a.only else [r.name for r in chosen if r.quick or not a.quick] + ["accuracy"]
+    unknown = [name for name in wanted if name not in names]
+    if unknown:
+        sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(names)}")
 
-    roofline = json.loads(subprocess.check_output([a.roofline])) if a.roofline else None
-    runs, notes = {"llama.cpp": [], "troupe": []}, {"llama.cpp": [], "troupe": []}
-    for number in range(1, a.rounds + 1):
-        print(f"compare: round {number} of {a.rounds}", file=sys.stderr)
-        runs["llama.cpp"].append(llama(a, notes["llama.cpp"]))
-        runs["troupe"].append(troupe(a, notes["troupe"]))
-
-    report = {"threads": a.threads, "rounds": a.rounds, "prompt_tokens": a.prompt, "output_tokens": a.output,
-              "roofline": roofline, "quiet": notes, "troupe": runs["troupe"][-1]["about"], "tokens_per_s": {}}
-    lines = [f"{'tokens/s, median (min - max)':30}{'llama.cpp bf16':>26}{'troupe':>26}{'ratio':>8}"]
-    for what, size in (("prefill", a.prompt), ("decode", a.output)):
-        peer, ours = spread(runs["llama.cpp"], what), spread(runs["troupe"], what)
-        ratio = round(ours["median"] / peer["median"], 3)
-        report["tokens_per_s"][what] = {"llama.cpp": peer, "troupe": ours, "ratio": ratio}
-        cells = [f"{s['median']} ({s['min']} - {s['max']})" for s in (peer, ours)]
-        lines.append(f"{what + ' ' + str(size):30}{cells[0]:>26}{cells[1]:>26}{ratio:>8.2f}")
-    disturbed = max(max(n) for n in notes.values())
-    if disturbed > 0.05:
-        lines.append(f"others used up to {disturbed:.0%} of the CPUs meanwhile: take these figures with care")
-    if a.report:
-        with open(a.report, "w", encoding="utf-8") as f:
-            json.dump(report, f, indent=1)
-            f.write("\n")
-    print(json.dumps(report) if a.json else "\n".join(lines))
+    report = {"time": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "machine": machine(), "threads": a.threads,
+              "rounds": a.rounds, "model": os.path.basename(a.model), "rows": []}
+    if "accuracy" in wanted:
+        print("compare: accuracy", file=sys.stderr)
+        report["accuracy"] = accuracy.measure(run)
+        save(a.report, report)
+    for row in chosen:
+        if row.name in wanted:
+            print(f"compare: {row.name}", file=sys.stderr)
+            report["rows"].append(measure(run, row))
+            report["about"] = run.about
+            save(a.report, report)
+            print("\n".join(lines_of(report, report["rows"][-1])), file=sys.stderr)
+    print(json.dumps(report) if a.json else "\n".join(table(report)))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Troupe beside llama.cpp on one random-weight checkpoint of one billion parameters, in turns, in one run.
+# Troupe beside llama.cpp and Transformers on one random-weight checkpoint of one billion parameters, in turns.
 #
-#   compare.sh [--dir DIR] [--troupe PROGRAM] [--prepare] [--serving] [OPTIONS of compare.py, or of serving.py]
+#   compare.sh [--dir DIR] [--troupe PROGRAM] [--prepare] [--serving] [--publish] [OPTIONS of compare.py or serving.py]
 #
-# --serving: both servers under streaming clients, instead of the two benchmark programs.
-# DIR (default build/peers) keeps what takes long, made once: a Python environment (about 6 GB, for the conversion),
-# llama.cpp from the source distribution on PyPI, the checkpoint (2 GB) and its GGUF file (2 GB). --prepare stops there.
-# Needs python3 with venv and pip, a C++ compiler, cmake and ninja. JOBS=N limits the compilation.
+# --serving: both servers under streaming clients, instead of the benchmark programs.
+# --publish: afterwards the table goes into README.md here and the picture to docs/bench.svg.
+# DIR (default build/peers) keeps what takes long, made once: a Python environment (about 6 GB), llama.cpp from the
+# source distribution on PyPI, the checkpoint (2 GB), its FP8 twin, its GGUF files (4 GB) and what fp32 answers.
+# --prepare stops there. Needs python3 with venv and pip, a C++ compiler, cmake and ninja. JOBS=N limits the compilation.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$(readlink -f "$0")")/../.."
-here=$PWD/bench/peers dir=$PWD/build/peers troupe=$PWD/build/release/deploy/troupe version=0.3.36 prepare= serving=
+root=$PWD here=$PWD/bench/peers dir=$PWD/build/peers troupe=$PWD/build/release/deploy/troupe version=0.3.36
+prepare='' serving='' publish=''
 options=()
 while (($#)); do
   case $1 in
@@ -18,6 +20,7 @@ while (($#)); do
     --troupe) troupe=$(cd "$caller" && readlink -m "$2"); shift 2 ;;
     --prepare) prepare=yes; shift ;;
     --serving) serving=yes; shift ;;
+    --publish) publish=yes; shift ;;
     *) options+=("$1"); shift ;;
   esac
 done
@@ -26,9 +29,11 @@ say() { echo "compare: $*" >&2; }
 python3 -c 'import ensurepip, venv' 2> /dev/null ||
   { say "python3 with venv is missing: apt-get install python3-venv"; exit 2; }
 mkdir -p "$dir"
-[[ -x $dir/roofline ]] || ${CXX:-g++} -std=c++20 -O3 -march=native -pthread bench/peers/roofline.cc -o "$dir/roofline"
+[[ $dir/roofline -nt bench/peers/roofline.cc ]] ||
+  ${CXX:-g++} -std=c++20 -O3 -march=native -pthread bench/peers/roofline.cc -o "$dir/roofline"
 cd "$dir"
-python=$dir/venv/bin/python model=bench-1b
+python=$dir/venv/bin/python model=bench-1b bin=llama.cpp/build/bin
+programs=(llama-bench llama-batched-bench llama-quantize llama-server)
 
 if [[ ! -e venv/ready ]]; then
   say "making a Python environment (downloads about 3 GB)"
@@ -36,7 +41,11 @@ if [[ ! -e venv/ready ]]; then
   venv/bin/pip install -q numpy torch transformers sentencepiece gguf >&2
   touch venv/ready
 fi
-if [[ ! -x llama.cpp/build/bin/llama-bench || ! -x llama.cpp/build/bin/llama-server ]]; then
+absent=''
+for program in "${programs[@]}"; do
+  [[ -x $bin/$program ]] || absent=yes
+done
+if [[ -n $absent ]]; then
   say "building llama.cpp"
   sdist=llama_cpp_python-$version
   [[ -e $sdist.tar.gz ]] || venv/bin/pip download -q --no-deps --no-binary llama-cpp-python "llama-cpp-python==$version" >&2
@@ -47,24 +56,48 @@ if [[ ! -x llama.cpp/build/bin/llama-bench || ! -x llama.cpp/build/bin/llama-ser
   cmake -S llama.cpp -B llama.cpp/build -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=OFF \
     -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_BUILD_TESTS=OFF \
     -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_COMMIT="$commit" > llama.log
-  nice cmake --build llama.cpp/build -j "${JOBS:-$(nproc)}" --target llama-bench llama-server >> llama.log
+  nice cmake --build llama.cpp/build -j "${JOBS:-$(nproc)}" --target "${programs[@]}" >> llama.log
 fi
 if [[ ! -e $model/config.json ]]; then
   say "writing the checkpoint $model"
-  "$python" "$here/make_checkpoint.py" $model --preset $model >&2
+  "$python" -B "$here/make_checkpoint.py" $model --preset $model >&2
+elif ! grep -q unused_ $model/tokenizer.json; then
+  # Of a folder from before the tokenizer had a token for each id.
+  "$python" -B "$here/make_checkpoint.py" $model --preset $model --only-tokenizer >&2
+  rm -rf $model-fp8
+fi
+if [[ ! -e $model-fp8/config.json ]]; then
+  say "writing its FP8 twin"
+  "$python" -B "$here/make_fp8.py" $model $model-fp8 --head >&2
 fi
 if [[ ! -e $model-bf16.gguf ]]; then
   say "converting it"
-  "$python" "$here/to_gguf.py" llama.cpp $model $model-part.gguf > convert.log 2>&1 || { tail convert.log >&2; exit 1; }
+  "$python" -B "$here/to_gguf.py" llama.cpp $model $model-part.gguf > convert.log 2>&1 ||
+    { tail convert.log >&2; exit 1; }
   mv $model-part.gguf $model-bf16.gguf
+fi
+for kind in q8_0 q4_k_m; do
+  if [[ ! -e $model-$kind.gguf ]]; then
+    say "quantising it to $kind"
+    $bin/llama-quantize $model-bf16.gguf $model-part.gguf "${kind^^}" > quantise.log 2>&1 ||
+      { tail quantise.log >&2; exit 1; }
+    mv $model-part.gguf $model-$kind.gguf
+  fi
+done
+if [[ ! -e reference.json ]]; then
+  say "asking Transformers what fp32 answers"
+  "$python" -B "$here/reference.py" $model reference.json > reference.log 2>&1 || { tail reference.log >&2; exit 1; }
 fi
 if [[ -n $prepare ]]; then
   exit 0
 fi
 [[ -x $troupe ]] || { say "no $troupe: build it (./dev bench peers does) or name it with --troupe"; exit 2; }
 if [[ -n $serving ]]; then
-  exec "$python" -B "$here/serving.py" --troupe "$troupe" --llama-server llama.cpp/build/bin/llama-server \
+  exec "$python" -B "$here/serving.py" --troupe "$troupe" --llama-server $bin/llama-server \
     --checkpoint $model --gguf $model-bf16.gguf --report serving.json "${options[@]}"
 fi
-exec "$python" -B "$here/compare.py" --troupe "$troupe" --llama llama.cpp/build/bin/llama-bench \
-  --roofline ./roofline --checkpoint $model --gguf $model-bf16.gguf --report compare.json "${options[@]}"
+"$python" -B "$here/compare.py" --troupe "$troupe" --llama $bin --roofline ./roofline --model $model \
+  --reference reference.json --report compare.json "${options[@]}"
+if [[ -n $publish ]]; then
+  "$python" -B "$here/publish.py" compare.json --picture "$root/docs/bench.svg" --readme "$here/README.md"
+fi

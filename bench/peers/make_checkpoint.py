@@ -183,11 +183,16 @@ def write_shard(path, group, seed):
                 f.write(piece.data)
 
 
-def write_tokenizer(src, out):
-    for n in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copyfile(os.path.join(src, n), os.path.join(out, n))
+def write_tokenizer(src, out, vocab):
+    """The tokenizer of src, with tokens made up for the ids beyond its own: every logit is then that of a token."""
+    shutil.copyfile(os.path.join(src, "tokenizer_config.json"), os.path.join(out, "tokenizer_config.json"))
     with open(os.path.join(src, "tokenizer.json"), encoding="utf-8") as f:
-        model = json.load(f)["model"]
+        tokenizer = json.load(f)
+    model = tokenizer["model"]
+    taken = {*model["vocab"].values(), *(t["id"] for t in tokenizer["added_tokens"])}
+    model["vocab"].update((f"unused_{i}", i) for i in range(vocab) if i not in taken)
+    with open(os.path.join(out, "tokenizer.json"), "w", encoding="utf-8") as f:
+        json.dump(tokenizer, f, ensure_ascii=False)
     with open(os.path.join(out, "vocab.json"), "w", encoding="utf-8") as f:
         json.dump(model["vocab"], f, ensure_ascii=False)
     with open(os.path.join(out, "merges.txt"), "w", encoding="utf-8") as f:
@@ -223,8 +228,9 @@ def main():
     ap.add_argument("--mtp", action="store_true", help="add one multi-token-prediction layer (mtp.*)")
     ap.add_argument("--shard-bytes", type=int, default=1 << 30)
     ap.add_argument("--tokenizer", default=os.path.join(here, "..", "..", "models", "demo"),
-                    help="folder of tokenizer.json (the demo model's: ids up to its vocabulary, enough for a benchmark)")
+                    help="folder of tokenizer.json (the demo model's; ids beyond its vocabulary get tokens made up)")
     ap.add_argument("--no-tokenizer", action="store_true")
+    ap.add_argument("--only-tokenizer", action="store_true", help="write nothing else")
     ap.add_argument("--dry-run", action="store_true", help="print the costs, write nothing")
     for name, (default, key) in DIMS.items():
         ap.add_argument("--" + name.replace("_", "-"), type=int, metavar="N", help=f"{key} ({default})")
@@ -241,6 +247,10 @@ def main():
     if a.dry_run:
         return
     os.makedirs(a.out, exist_ok=True)
+    if not a.no_tokenizer:
+        write_tokenizer(a.tokenizer, a.out, d["vocab"])
+    if a.only_tokenizer:
+        return
     groups = shards(tensors(d, a.tied, a.mtp), a.shard_bytes)
     weight_map, size = {}, 0
     for i, group in enumerate(groups, 1):
@@ -254,8 +264,6 @@ def main():
     write_json(a.out, "generation_config.json", dict(
         bos_token_id=151643, do_sample=True, eos_token_id=[151645, 151643], pad_token_id=151643,
         temperature=0.7, top_k=20, top_p=0.8))
-    if not a.no_tokenizer:
-        write_tokenizer(a.tokenizer, a.out)
 
 
 if __name__ == "__main__":

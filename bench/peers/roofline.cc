@@ -1,11 +1,13 @@
 // What this CPU can do, as the yardstick for a decode or prefill figure. Prints one JSON object.
 //
 //   g++ -std=c++20 -O3 -march=native -pthread bench/peers/roofline.cc -o roofline && ./roofline
-//   [GiB=2] [seconds=0.5]
+//   [GiB=2] [seconds=0.5] [threads]
 //
+// With threads: only DRAM and arithmetic, with that many.
 // read_gb_s: one buffer, split among the threads, summed with the widest vectors that the compiler
 // knows for this CPU, huge pages asked for. fma_gflop_s: independent accumulators in registers, no
-// memory at all. Each figure is [min, median, max] over passes that all threads begin together.
+// memory at all; bf16_gflop_s the same with AVX512-BF16 products, on CPUs that have them. Each
+// figure is [min, median, max] over passes that all threads begin together.
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -14,6 +16,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+#endif
 #include <string>
 #include <sys/mman.h>
 #include <thread>
@@ -122,6 +127,35 @@ void multiply_add(long rounds) {
   }
 }
 
+constexpr long kRounds = 4'000'000;
+constexpr double kFlops = 2.0 * kAccumulators * (kVectorBytes / 4) * kRounds;
+
+#ifdef __AVX512BF16__
+void multiply_add_bf16(long rounds) {
+  __m512bh factor = {};
+  __m512 sum[kAccumulators] = {};
+  for (long i = 0; i < rounds; ++i) {
+#pragma GCC unroll 24
+    for (int j = 0; j < kAccumulators; ++j) {
+      sum[j] = _mm512_dpbf16_ps(sum[j], factor, factor);
+      asm volatile("" : "+x"(sum[j]));
+    }
+    asm volatile("" : "+x"(factor));
+  }
+}
+#endif
+
+void print_arithmetic(const std::string& tail, int threads, double budget, bool last) {
+#ifdef __AVX512BF16__
+  print("bf16_gflop_s" + tail,
+        rates(threads, budget, 2 * kFlops * threads, [](int) { multiply_add_bf16(kRounds); }),
+        false);
+#endif
+  print("fma_gflop_s" + tail,
+        rates(threads, budget, kFlops * threads, [](int) { multiply_add(kRounds); }),
+        last);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -142,9 +176,15 @@ int main(int argc, char** argv) {
     base[at] = static_cast<char>(at >> 12);
   }
   const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  constexpr long kRounds = 4'000'000;
-  constexpr double kFlops = 2.0 * kAccumulators * (kVectorBytes / 4) * kRounds;
+  const int only = argc > 3 ? std::atoi(argv[3]) : 0;
   std::printf("{\n");
+  if (only > 0) {
+    const std::string tail = "_t" + std::to_string(only);
+    print("dram_read_gb_s" + tail, read_rates(only, budget, base, bytes, 0), false);
+    print_arithmetic(tail, only, budget, true);
+    std::printf("}\n");
+    return 0;
+  }
   for (int threads = 1; threads <= all; threads = threads == all ? all + 1 : all) {
     const std::string tail = "_t" + std::to_string(threads);
     const auto share = static_cast<std::size_t>(threads);
@@ -156,9 +196,7 @@ int main(int argc, char** argv) {
     print("l2_read_gb_s_256KiB_a_thread" + tail,
           read_rates(threads, budget, base, share << 18, target),
           false);
-    print("fma_gflop_s" + tail,
-          rates(threads, budget, kFlops * threads, [](int) { multiply_add(kRounds); }),
-          threads == all);
+    print_arithmetic(tail, threads, budget, threads == all);
   }
   std::printf("}\n");
 }

@@ -6,6 +6,7 @@ memory that is resident then. Rounds go A-B-A-B, because the speed of a shared m
 figures of one run compare.
 """
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -58,17 +59,14 @@ def load(url, a, requests, seed, extra):
     return json.loads(result.stdout)
 
 
-def measure(command, url, a, seed, extra, log):
+@contextlib.contextmanager
+def running(command, url, log):
+    """Starts a server and yields (its process, seconds until it was ready); ends it."""
     started = time.monotonic()
     process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         wait_ready(url, process)
-        ready = time.monotonic() - started
-        load(url, a, a.clients, seed + 1000, extra)
-        report = load(url, a, a.requests, seed, extra)
-        return {"ready_s": ready, "output_per_s": report["output_per_s"], "ttft_p50_ms": report["ttft_ms"]["p50"],
-                "ttft_p99_ms": report["ttft_ms"]["p99"], "itl_p50_ms": report["itl_ms"]["p50"],
-                "itl_p99_ms": report["itl_ms"]["p99"], "resident_mib": resident_bytes(process.pid) / 2**20}
+        yield process, time.monotonic() - started
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -76,6 +74,15 @@ def measure(command, url, a, seed, extra, log):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def measure(command, url, a, seed, extra, log):
+    with running(command, url, log) as (process, ready):
+        load(url, a, a.clients, seed + 1000, extra)
+        report = load(url, a, a.requests, seed, extra)
+        return {"ready_s": ready, "output_per_s": report["output_per_s"], "ttft_p50_ms": report["ttft_ms"]["p50"],
+                "ttft_p99_ms": report["ttft_ms"]["p99"], "itl_p50_ms": report["itl_ms"]["p50"],
+                "itl_p99_ms": report["itl_ms"]["p99"], "resident_mib": resident_bytes(process.pid) / 2**20}
 
 
 def main():
