@@ -5,6 +5,7 @@
 #include "deploy/model_files.h"
 #include "deploy/report.h"
 #include "deploy/serve_backend.h"
+#include "deploy/serve_limits.h"
 #include "deploy/serve_monitor.h"
 #include "deploy/serve_openapi.h"
 #include "deploy/serve_routes.h"
@@ -183,7 +184,9 @@ Status Server::listen() {
   http.host = options_.listen.host;
   http.port = options_.listen.port;
   http.threads = kHttpThreads;
-  http.limits.connections = options_.connections_max;
+  TROUPE_ASSIGN(const auto share, make_room_for(options_.connections_max));
+  http.limits.connections = share.connections;
+  http.limits.refused = share.refused;
   http.tls_certificate_file = options_.tls_certificate_file;
   http.tls_key_file = options_.tls_key_file;
   if (options_.admin) {
@@ -191,6 +194,7 @@ Status Server::listen() {
     admin.host = options_.admin->host;
     admin.port = options_.admin->port;
     admin.limits.connections = kAdminConnections;
+    admin.limits.refused = kAdminConnections;
     TROUPE_ASSIGN(admin_, net::HttpServer::start(admin, [routes = routes_.get()](auto exchange) {
                     routes->answer_admin(exchange);
                   }));

@@ -37,9 +37,12 @@ int code_of(int status) {
 
 }  // namespace
 
-Program::Program(const std::vector<std::string>& arguments, Files files) {
+Program::Program(const std::vector<std::string>& arguments,
+                 Files files,
+                 const std::vector<std::string>& through) {
   ::signal(SIGPIPE, SIG_IGN);
-  std::vector<std::string> words = {TROUPE_PROGRAM};
+  std::vector<std::string> words = through;
+  words.emplace_back(TROUPE_PROGRAM);
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (auto& word : words) {

@@ -26,7 +26,10 @@ class Program final {
  public:
   enum class Files { kPipes, kTerminal };
 
-  explicit Program(const std::vector<std::string>& arguments, Files files = Files::kPipes);
+  // `through`: a command and its arguments that ends by executing the program, such as prlimit.
+  explicit Program(const std::vector<std::string>& arguments,
+                   Files files = Files::kPipes,
+                   const std::vector<std::string>& through = {});
   ~Program();  // kills what still runs
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;

@@ -18,6 +18,7 @@
 namespace troupe::deploy {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -26,7 +27,8 @@ constexpr int kReplySeconds = 60;
 // A server on a port of the system's choice.
 class Serving final {
  public:
-  explicit Serving(std::vector<std::string> more = {}) : program_(arguments(std::move(more))) {
+  explicit Serving(std::vector<std::string> more, const std::vector<std::string>& through = {})
+      : program_(arguments(std::move(more)), Program::Files::kPipes, through) {
     EXPECT_TRUE(program_.wait_for_error("listening on http://127.0.0.1:"));
     EXPECT_TRUE(program_.wait_for_error("\n"));
   }
@@ -116,7 +118,10 @@ TEST(Serve, AnswersUntilASignalAndEndsWithZero) {
   EXPECT_EQ(body_of(Serving::ask(port, get("/health"))), R"({"status":"ok"})");
   EXPECT_THAT(Serving::ask(port, get("/")), HasSubstr("<!doctype html>"));
   EXPECT_THAT(Serving::ask(port, get("/metrics")),
-              HasSubstr("troupe_requests_finished_total{reason=\"stop\"} 1"));
+              AllOf(HasSubstr("troupe_requests_finished_total{reason=\"stop\"} 1"),
+                    HasSubstr("troupe_requests_failed_total{error=\"internal\"} 0"),
+                    HasSubstr("troupe_http_bodies_bytes 0"),
+                    HasSubstr("troupe_http_bodies_refused_total 0")));
 
   serving.program().signal(SIGTERM);
   const Ended ended = serving.program().finish();
@@ -159,6 +164,74 @@ TEST(Serve, DrainsWhenTheAdminListenerIsToldTo) {
   EXPECT_THAT(Serving::ask(admin, post("/admin/drain", "{}")), StartsWith("HTTP/1.1 202"));
 
   EXPECT_EQ(serving.program().finish().code, 0);
+}
+
+// Keep-alive connections that were answered and stay open, until one is not.
+std::vector<int> held_connections(std::uint16_t port, std::size_t most, std::string& last) {
+  std::vector<int> held;
+  last = "HTTP/1.1 200";
+  while (held.size() < most && last.starts_with("HTTP/1.1 200")) {
+    held.push_back(Serving::open(port));
+    const std::string request = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
+    EXPECT_EQ(::send(held.back(), request.data(), request.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(request.size()));
+    char piece[4096];
+    const ssize_t got = ::recv(held.back(), piece, sizeof piece, 0);
+    last.assign(piece, got > 0 ? static_cast<std::size_t>(got) : 0);
+  }
+  return held;
+}
+
+void close_all(const std::vector<int>& files) {
+  for (const int fd : files) {
+    ::close(fd);
+  }
+}
+
+TEST(Serve, RaisesItsSoftLimitOfOpenFilesToWhatItsConnectionsNeed) {
+  const std::uint16_t port = free_port();
+  Serving serving({at(port), "--connections", "300"}, {"/usr/bin/prlimit", "--nofile=64:900"});
+
+  std::string last;
+  const auto held = held_connections(port, 300, last);
+
+  EXPECT_EQ(held.size(), 300U);
+  EXPECT_THAT(last, StartsWith("HTTP/1.1 200"));
+  close_all(held);
+  serving.program().signal(SIGTERM);
+  EXPECT_THAT(serving.program().finish().err, testing::Not(HasSubstr("open files")));
+}
+
+TEST(Serve, AcceptsFewerConnectionsThanAskedForWhenTheHardLimitIsLower) {
+  const std::uint16_t port = free_port();
+  Serving serving({at(port)}, {"/usr/bin/prlimit", "--nofile=200:200"});
+
+  std::string last;
+  const auto held = held_connections(port, 200, last);
+
+  EXPECT_THAT(last, StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(last, HasSubstr("too_many_connections"));
+  const std::string accepted = std::to_string(held.size() - 1);
+  EXPECT_GT(held.size(), 40U);
+  close_all(held);
+  serving.program().signal(SIGTERM);
+  const Ended ended = serving.program().finish();
+  EXPECT_THAT(ended.err,
+              testing::ContainsRegex("1024 connections need 1[34][0-9][0-9] open files, and the "
+                                     "limit is 200 .ulimit -Hn.: " +
+                                     accepted + " connections are accepted"));
+  EXPECT_EQ(ended.code, 0);
+}
+
+TEST(Serve, SaysThatALimitOfOpenFilesLeavesNoConnection) {
+  Program program({"serve", "--listen", "127.0.0.1:0"},
+                  Program::Files::kPipes,
+                  {"/usr/bin/prlimit", "--nofile=80:80"});
+
+  const Ended ended = program.finish();
+
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.err, HasSubstr("0 open files are left for connections, at least 4 are needed"));
 }
 
 TEST(Serve, SaysThatAPortIsTaken) {
