@@ -111,6 +111,25 @@ TEST(Fairness, RefusesListsThatNoStepCouldHold) {
             "leave the penalties out");
 }
 
+// A chat without max_tokens may take the rest of the context; that promise reserves nothing.
+TEST(Fairness, RunsEightRequestsTogetherThoughEachMayFillAllBlocks) {
+  Driver driver({.pages = 18, .blocks = 16, .step_rows_max = 24, .sequences_max = 8});
+  std::vector<RequestId> all;
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    all.push_back(driver.add(prompt_request(3, 16 * kBlockTokens - 2, i)));
+  }
+
+  ASSERT_TRUE(driver.launch());
+
+  EXPECT_EQ(driver.planner.status().running, 8U);
+  EXPECT_EQ(driver.planner.status().blocks.used, 8U);
+  for (const RequestId id : all) {
+    driver.planner.cancel(id);
+  }
+  driver.run();
+  driver.expect_idle();
+}
+
 TEST(Fairness, EndsACancelledRequestInEveryPhaseWithinAStep) {
   for (int steps = 0; steps < 12; ++steps) {
     Driver driver({.step_rows_max = 8, .sequences_max = 2});
