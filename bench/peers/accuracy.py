@@ -59,12 +59,13 @@ def measure(run):
     o = run.options
     with open(o.reference, encoding="utf-8") as f:
         reference = json.load(f)
-    prompt, ids, result = reference["prompt"], reference["ids"], {}
-    for kind in ("bf16", "fp8"):
-        name = f"accuracy-{kind}"
-        command = [o.troupe, "serve", run.checkpoint(kind), "--listen", "127.0.0.1:PORT", "--model-name", name]
-        asked = served(command, lambda url, name=name: [asked_troupe(url, row, prompt, name) for row in ids])
-        result[f"Troupe {kind}"] = summary(asked, reference)
+    prompt, ids, result, name = reference["prompt"], reference["ids"], {}, "accuracy"
+    for kind, activations in (("bf16", "bf16"), ("bf16", "fp32"), ("fp8", "bf16")):
+        command = [o.troupe, "serve", run.checkpoint(kind), "--listen", "127.0.0.1:PORT", "--model-name", name,
+                   "--threads", str(o.threads), "--activations", activations]
+        asked = served(command, lambda url: [asked_troupe(url, row, prompt, name) for row in ids])
+        note = " with fp32 activations" if activations == "fp32" else ""
+        result[f"Troupe {kind}{note}"] = summary(asked, reference)
         if kind == "fp8":
             # Of the arithmetic alone: from fp32 with the same FP8 weights.
             result["Troupe fp8"]["from_fp32_with_its_weights"] = summary(asked, reference, "fp32_fp8_weights")

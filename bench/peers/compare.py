@@ -113,7 +113,8 @@ def table(report):
     for row in report["rows"]:
         yield from lines_of(report, row)
     for name, found in report.get("accuracy", {}).items():
-        yield f"log probabilities of {name}: {found['difference']:.4f} from fp32 on average over {found['tokens']} tokens"
+        tokens = f"{found['tokens']} tokens"
+        yield f"log probabilities of {name}: {found['difference']:.4f} from fp32 on average over {tokens}"
     disturbed = [row["name"] for row in report["rows"] if row["disturbed"] > 0.05]
     if disturbed:
         yield f"others used more than 5 % of the CPUs meanwhile, so take with care: {', '.join(disturbed)}"
@@ -137,6 +138,7 @@ def parse():
     ap.add_argument("--report", default="compare.json", help="file for the JSON report, written after each row")
     ap.add_argument("--quick", action="store_true", help="only the rows that say most")
     ap.add_argument("--only", help="only these rows, comma-separated (accuracy is one)")
+    ap.add_argument("--keep", action="store_true", help="keep the other rows of the report, measured before")
     ap.add_argument("--list", action="store_true", help="name the rows and end")
     ap.add_argument("--rounds", type=int, default=2)
     ap.add_argument("--repetitions", type=int, default=3, help="in a round, where a run is short")
@@ -159,19 +161,25 @@ def main():
     if unknown:
         sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(names)}")
 
-    report = {"time": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "machine": machine(), "threads": a.threads,
-              "rounds": a.rounds, "model": os.path.basename(a.model), "rows": []}
+    report = {"rows": []}
+    if a.keep and os.path.exists(a.report):
+        with open(a.report, encoding="utf-8") as f:
+            report = json.load(f)
+    report.update(time=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), machine=machine(), threads=a.threads,
+                  rounds=a.rounds, model=os.path.basename(a.model))
+    run.about = report.get("about", {})
+    for row in chosen:
+        if row.name in wanted:
+            print(f"compare: {row.name}", file=sys.stderr)
+            measured = {**{r["name"]: r for r in report["rows"]}, row.name: measure(run, row)}
+            report["rows"] = [measured[name] for name in names if name in measured]
+            report["about"] = run.about
+            save(a.report, report)
+            print("\n".join(lines_of(report, measured[row.name])), file=sys.stderr)
     if "accuracy" in wanted:
         print("compare: accuracy", file=sys.stderr)
         report["accuracy"] = accuracy.measure(run)
         save(a.report, report)
-    for row in chosen:
-        if row.name in wanted:
-            print(f"compare: {row.name}", file=sys.stderr)
-            report["rows"].append(measure(run, row))
-            report["about"] = run.about
-            save(a.report, report)
-            print("\n".join(lines_of(report, report["rows"][-1])), file=sys.stderr)
     print(json.dumps(report) if a.json else "\n".join(table(report)))
 
 

@@ -7,7 +7,7 @@
 # --publish: afterwards the table goes into README.md here and the picture to docs/bench.svg.
 # DIR (default build/peers) keeps what takes long, made once: a Python environment (about 6 GB), llama.cpp from the
 # source distribution on PyPI, the checkpoint (2 GB), its FP8 twin, its GGUF files (4 GB) and what fp32 answers.
-# --prepare stops there. Needs python3 with venv and pip, a C++ compiler, cmake and ninja. JOBS=N limits the compilation.
+# --prepare stops there. Needs python3 with venv and pip, a C++ compiler, cmake and ninja. JOBS=N limits compilation.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "$(readlink -f "$0")")/../.."

@@ -63,7 +63,8 @@ def prefill_row(run, name, title, prompt, goal, threads, repetitions, transforme
                      lambda: sides.llama_bench(run, "bf16", threads, repetitions, prompt=prompt))]
     if transformers:
         measured.append(Side("Transformers", "bf16", lambda: sides.transformers_prefill(run, threads, 1, prompt)))
-    return Row(name, title, measured, against=ratios(measured, "best"), goal=goal, bound="peak", threads=threads, **more)
+    return Row(name, title, measured, against=ratios(measured, "best"), goal=goal, bound="peak", threads=threads,
+               **more)
 
 
 def deep_row(run, name, title, depth):
@@ -78,7 +79,8 @@ def deep_row(run, name, title, depth):
 def single_row(run):
     """Decode with one thread, where decode_row has all."""
     measured = [Side(OURS, "bf16", lambda: sides.troupe_bench(run, "bf16", 1, run.options.repetitions, 1, 64)),
-                Side("llama.cpp", "bf16", lambda: sides.llama_bench(run, "bf16", 1, run.options.repetitions, output=64))]
+                Side("llama.cpp", "bf16",
+                     lambda: sides.llama_bench(run, "bf16", 1, run.options.repetitions, output=64))]
     return Row("decode-1-thread", "decode, 1 sequence, 1 thread", measured,
                against=ratios(measured, measured[1].label), context=32, bound="bandwidth")
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 import quiet
 import serving
@@ -74,21 +75,22 @@ def transformers_prefill(run, threads, repetitions, prompt):
 
 def beside_busy_core(run, measure):
     """measure() while another process keeps the last core busy, which does not count as disturbance."""
-    cpus = os.cpu_count()
-    before, run.disturbed = run.disturbed, 0.0
+    cpus, before = os.cpu_count(), run.disturbed
+    run.disturbed, began = 0.0, time.monotonic()
     busy = subprocess.Popen(["taskset", "-c", str(cpus - 1), sys.executable, "-c", "while True: pass"])
     try:
         figures = measure()
     finally:
+        wall = time.monotonic() - began
         busy.kill()
-        busy.wait()
-    # What it took is foreign to the Watch of measure(): about half of its core, where both sides want all of them.
-    run.disturbed = max(before, run.disturbed - 1 / cpus)
+        _, _, used = os.wait4(busy.pid, 0)
+        busy.returncode = 0
+    run.disturbed = max(before, run.disturbed - (used.ru_utime + used.ru_stime) / wall / cpus)
     return figures
 
 
 def server(run, command, what):
-    """Starts a server with --port or --listen at the end and returns [seconds to ready] or [resident MiB]."""
+    """Starts a server, PORT in its command being a free one, and returns [seconds to ready] or [resident MiB]."""
     port = serving.free_port()
     command = [part.replace("PORT", str(port)) for part in command]
     watch = quiet.Watch()
