@@ -10,15 +10,16 @@ import sys
 
 BEGIN, END = "<!-- table of publish.py -->", "<!-- end of the table -->"
 COLOURS = {"Troupe": "#d1495b", "llama.cpp": "#4f6d8f", "Transformers": "#8a9a5b"}
-WIDTH, LEFT, BAR, GAP, TOP = 860, 290, 15, 14, 62
-ROOM = 330  # of the longest bar
+WIDTH, LEFT, BAR, GAP, TOP = 860, 150, 15, 10, 66
+ROOM = 470  # of the longest bar
 
 
 def caption(report):
     m, about = report["machine"], report.get("about", {})
     features = m["features"][-1] if m["features"] else "no AVX2"
     kernels = about.get("bf16", {}).get("kernel_set")
-    said = [f"{m['cpu']} (family {m['family']}, model {m['model']}), {m['cpus']} CPUs, {features}, {m['memory_gib']} GiB",
+    said = [f"{m['cpu']} (family {m['family']}, model {m['model']}), {m['cpus']} CPUs",
+            f"{features}, {m['memory_gib']} GiB",
             f"{report['model']}, {report['threads']} threads"]
     if kernels:
         said.append(f"Troupe's {kernels} kernels")
@@ -39,14 +40,13 @@ def text(x, y, content, size=12, weight="normal", anchor="start", colour="#222")
 def drawn_row(row, y):
     """Its bars, on a scale of its own; what a row compares is lengths within it."""
     longest = max(f["max"] for f in row["sides"].values())
-    parts = [text(LEFT - 130, y + BAR - 3, row["title"], weight="bold", anchor="end", size=11)]
+    parts = [text(16, y + BAR - 4, row["title"], weight="bold", size=11)]
+    y += BAR + 1
     for label, figure in row["sides"].items():
         length = ROOM * figure["median"] / longest
         low, high = (LEFT + ROOM * figure[key] / longest for key in ("min", "max"))
         middle = y + (BAR - 3) / 2
-        name = " ".join(filter(None, (label.split()[0], figure["weights"], figure["note"].replace(" thread", "t")
-                                      .replace("ts", "t"))))
-        parts.append(text(LEFT - 6, y + BAR - 4, name, size=10, anchor="end"))
+        parts.append(text(LEFT - 6, y + BAR - 4, label, size=10, anchor="end"))
         parts.append(f'<rect x="{LEFT}" y="{y}" width="{length:.1f}" height="{BAR - 3}" rx="2" '
                      f'fill="{COLOURS[figure["program"]]}"/>')
         parts.append(f'<path d="M{low:.1f} {middle}H{high:.1f}" stroke="#222" stroke-width="1.2"/>')
