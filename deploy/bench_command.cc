@@ -3,6 +3,7 @@
 #include "deploy/commands.h"
 #include "deploy/demo_model.h"
 #include "deploy/engine.h"
+#include "deploy/profile.h"
 #include "deploy/report.h"
 #include "runtime/model/config.h"
 #include "runtime/program/ledger.h"
@@ -10,7 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <string>
 
 namespace troupe::deploy {
@@ -23,6 +26,7 @@ struct Measured {
   Figures decode;
   double bandwidth = 0;  // bytes/s
   std::uint64_t resident = 0;
+  Profile profile;  // empty unless asked for
 };
 
 // Bytes of weights that were read a second while decoding, as a share of what the memory delivers.
@@ -36,6 +40,19 @@ double decode_fraction(const Loaded& loaded, const Measured& measured, std::uint
 
 Json figures_json(const Figures& figures) {
   return {{"min", figures.min()}, {"median", figures.median()}, {"max", figures.max()}};
+}
+
+Json profile_json(const Profile& profile) {
+  auto list = Json::array();
+  for (const auto& [key, kind] : profile.kinds()) {
+    list.push_back({{"mode", name(key.first)},
+                    {"launch", key.second},
+                    {"launches", kind.launches},
+                    {"seconds", std::chrono::duration<double>(kind.time).count()},
+                    {"bytes", kind.work.bytes},
+                    {"multiplications", kind.work.multiplications}});
+  }
+  return list;
 }
 
 std::string json_text(const Options& options,
@@ -67,6 +84,9 @@ std::string json_text(const Options& options,
                       {"decode_weight_bytes", loaded.decode_weight_bytes}};
   if (!measured.decode.empty()) {
     json["roofline"]["decode_fraction"] = decode_fraction(loaded, measured, bench.batch);
+  }
+  if (bench.profile) {
+    json["profile"] = profile_json(measured.profile);
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -101,7 +121,17 @@ std::string table_text(const Options& options,
     text += "; decoding reads " + bytes_text(loaded.decode_weight_bytes) + " of weights a step, " +
             rate_text(100 * decode_fraction(loaded, measured, bench.batch), 1) + " % of that";
   }
-  return text + "\n";
+  text += "\n";
+  return bench.profile ? text + measured.profile.text(measured.bandwidth) : text;
+}
+
+Status write_trace(const std::string& path, const Profile& profile) {
+  std::ofstream file(path, std::ios::binary);
+  file << profile.trace();
+  if (!file.flush()) {
+    return error(Kind::kInternal, "--trace " + path + ": it can't be written");
+  }
+  return {};
 }
 
 Result<Measured> measure(const BenchOptions& bench,
@@ -120,6 +150,12 @@ Result<Measured> measure(const BenchOptions& bench,
     if (shape.output_tokens > 0) {
       measured.decode.add(static_cast<double>(shape.output_tokens) * shape.batch / seconds.decode);
     }
+  }
+  if (bench.profile || !bench.trace.empty()) {
+    loaded.stage->observe_launches(
+        [&measured](const Stage::LaunchView& launch) { measured.profile.add(launch); });
+    TROUPE_TRY(run.run());
+    loaded.stage->observe_launches({});
   }
   measured.resident = resident_bytes();
   TROUPE_ASSIGN(measured.bandwidth, read_bandwidth(*loaded.device, clock));
@@ -157,6 +193,9 @@ Result<ExitCode> bench_command(const Options& options, World& world) {
   request.stage.blocks = bench_blocks(shape);
   TROUPE_ASSIGN(auto loaded, load_model(options.common, request, world.clock));
   TROUPE_ASSIGN(const auto measured, measure(bench, loaded, shape, world.clock));
+  if (!bench.trace.empty()) {
+    TROUPE_TRY(write_trace(bench.trace, measured.profile));
+  }
   const std::string model = directory.lexically_normal().string();
   TROUPE_TRY(world.output.write(bench.json ? json_text(options, model, loaded, measured)
                                            : table_text(options, model, loaded, measured)));

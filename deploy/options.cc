@@ -209,6 +209,10 @@ void add_bench(CLI::App& app, BenchOptions& bench) {
       ->check(between<std::uint32_t>(1, kBatchMax));
   app.add_option("--repetitions", bench.repetitions, "measurements of each figure (default 3)")
       ->check(between<std::uint32_t>(1, kRepetitionsMax));
+  app.add_flag("--profile", bench.profile, "time, bytes and operations of each kind of launch");
+  app.add_option("--trace",
+                 bench.trace,
+                 "write every launch of one more run to FILE, as Chrome and Perfetto read it");
   app.add_flag("--json", bench.json, "print an object");
 }
 

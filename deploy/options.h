@@ -70,6 +70,8 @@ struct BenchOptions {
   std::uint32_t output_tokens = 64;
   std::uint32_t batch = 1;
   std::uint32_t repetitions = 3;
+  bool profile = false;
+  std::string trace;  // a file; empty: none
   bool json = false;
 };
 

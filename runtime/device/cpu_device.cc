@@ -162,10 +162,11 @@ WorkResult CpuDevice::run(const Work& work) {
                     std::to_string(work.calls.size()) + " launches of this submission have run");
       break;
     }
+    const Time launched = work.observer != nullptr ? clock_.now() : Time{0};
     launch(work, work.calls[i]);
     launches_.fetch_add(1, std::memory_order_relaxed);
     if (work.observer != nullptr) {
-      (*work.observer)(i, work.env);
+      (*work.observer)(i, work.env, {launched, clock_.now()});
     }
   }
   pool_->end_session();

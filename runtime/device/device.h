@@ -63,8 +63,13 @@ struct WorkResult {
 };
 
 // Called after every launch of a submission that asks for it, on the thread that runs the work. For
-// tests and traces.
-using LaunchObserver = std::function<void(std::size_t launch, const KernelEnv& env)>;
+// tests and profiles.
+struct LaunchTime {
+  Time began{0};
+  Time ended{0};
+};
+using LaunchObserver =
+    std::function<void(std::size_t launch, const KernelEnv& env, const LaunchTime& time)>;
 
 struct Work {
   std::span<const KernelCall> calls{};
@@ -87,8 +92,8 @@ class Device {
   [[nodiscard]] virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes,
                                                                  const std::string& purpose) = 0;
 
-  // A buffer over pages of the system's file cache: `bytes` (not 0) of an open file from `offset`, a
-  // multiple of 4096. What is written to it stays in this process; `fd` may be closed afterwards.
+  // A buffer over pages of the system's file cache: `bytes` (not 0) of an open file from `offset`,
+  // a multiple of 4096. What is written to it stays in this process; `fd` may be closed afterwards.
   // Counted like an allocated one. kUnsupported on devices that can't compute from such pages.
   [[nodiscard]] virtual Result<std::unique_ptr<Buffer>> map_file(int fd,
                                                                  std::uint64_t offset,

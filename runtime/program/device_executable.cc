@@ -34,8 +34,8 @@ Result<std::unique_ptr<DeviceExecutable>> DeviceExecutable::make(CompiledStage& 
 
 DeviceExecutable::DeviceExecutable(CompiledStage& stage)
     : stage_(stage), checker_(stage.info, stage.info.ledger.pages, stage.info.ledger.blocks) {
-  launch_observer_ = [this](std::size_t launch, const KernelEnv& env) {
-    observer_(*observed_, launch, env);
+  launch_observer_ = [this](std::size_t launch, const KernelEnv& env, const LaunchTime& time) {
+    observer_(*observed_, launch, env, time);
   };
 }
 

@@ -45,8 +45,8 @@ class DeviceExecutable final : public Executable,
                                public StatePages {
  public:
   // Called after each launch of a step with the program that runs.
-  using ProgramObserver =
-      std::function<void(const Program& program, std::size_t launch, const KernelEnv& env)>;
+  using ProgramObserver = std::function<void(
+      const Program& program, std::size_t launch, const KernelEnv& env, const LaunchTime& time)>;
 
   [[nodiscard]] static Result<std::unique_ptr<DeviceExecutable>> make(CompiledStage& stage);
   ~DeviceExecutable() override;

@@ -96,25 +96,49 @@ class CompiledModel final : public Stage {
   [[nodiscard]] const StageInfo& info() const override { return stage_.info; }
 
   void observe(EdgeObserver observer) override {
-    executable_->observe([this, observer = std::move(observer)](
-                             const Program& program, std::size_t launch, const KernelEnv& env) {
-      const auto& plans = program.shape().mode == Mode::kDecode ? plans_.decode : plans_.rows;
-      const FusionPlan& plan = *std::find_if(plans.begin(), plans.end(), [&](const FusionPlan& p) {
-        return p.shape.rows == program.shape().rows;
-      });
-      for (const EdgeIndex e : plan.groups[launch].writes) {
-        const Edge& edge = plans_.circuit.edges[e];
-        observer({.name = edge.name,
-                  .place = {Arena::kWorkspace, program.workspace().places[e].offset},
-                  .width = edge.width * std::max(edge.per_row, 1U),
-                  .f32 = edge.element == Element::kF32,
-                  .integer = edge.element == Element::kU32},
-                 env);
-      }
+    executable_->observe(
+        [this, observer = std::move(observer)](
+            const Program& program, std::size_t launch, const KernelEnv& env, const LaunchTime&) {
+          for (const EdgeIndex e : group_of(program, launch).writes) {
+            const Edge& edge = plans_.circuit.edges[e];
+            observer({.name = edge.name,
+                      .place = {Arena::kWorkspace, program.workspace().places[e].offset},
+                      .width = edge.width * std::max(edge.per_row, 1U),
+                      .f32 = edge.element == Element::kF32,
+                      .integer = edge.element == Element::kU32},
+                     env);
+          }
+        });
+  }
+
+  void observe_launches(LaunchViewer viewer) override {
+    if (!viewer) {
+      executable_->observe({});
+      return;
+    }
+    executable_->observe([this, viewer = std::move(viewer)](const Program& program,
+                                                            std::size_t launch,
+                                                            const KernelEnv& env,
+                                                            const LaunchTime& time) {
+      const KernelCall& call = program.calls()[launch];
+      const Group& group = group_of(program, launch);
+      viewer({.kernel = call.id,
+              .mode = program.shape().mode,
+              .node = plans_.circuit.nodes[group.nodes.front()].name,
+              .work = work_of(call.id, call.args, env),
+              .time = time});
     });
   }
 
  private:
+  [[nodiscard]] const Group& group_of(const Program& program, std::size_t launch) const {
+    const auto& plans = program.shape().mode == Mode::kDecode ? plans_.decode : plans_.rows;
+    return std::find_if(plans.begin(),
+                        plans.end(),
+                        [&](const FusionPlan& p) { return p.shape.rows == program.shape().rows; })
+        ->groups[launch];
+  }
+
   // False: the weights have to be packed, info says why.
   bool map_panels(const PanelFile& file,
                   const std::filesystem::path& path,

@@ -9,6 +9,7 @@
 #include "runtime/model/checkpoint.h"
 #include "runtime/model/config.h"
 #include "runtime/program/executable.h"
+#include "runtime/program/launch_work.h"
 
 #include <bitset>
 #include <cstdint>
@@ -103,6 +104,18 @@ class Stage {
   };
   using EdgeObserver = std::function<void(const EdgeView& edge, const KernelEnv& env)>;
   virtual void observe(EdgeObserver observer) = 0;
+
+  // For profiles: called after every launch of every later step. It and `observe` replace each
+  // other; an empty one ends it. Views are valid during the call.
+  struct LaunchView {
+    KernelId kernel = KernelId::kEmbed;
+    Mode mode = Mode::kDecode;  // of the program
+    std::string_view node;      // the first that the launch covers, e.g. "layers.3.gdn.qkv"
+    LaunchWork work;
+    LaunchTime time;
+  };
+  using LaunchViewer = std::function<void(const LaunchView& launch)>;
+  virtual void observe_launches(LaunchViewer viewer) = 0;
 };
 
 // Compiles, allocates and loads a whole model on one device. The device must outlive the stage.

@@ -294,9 +294,11 @@ TEST_F(CpuDeviceTest, TellsAnObserverAfterEachLaunch) {
   }
   Job job(std::move(launches));
   std::vector<std::pair<std::size_t, long>> seen;
-  const LaunchObserver observer = [&](std::size_t launch, const KernelEnv&) {
-    seen.emplace_back(launch, std::count(items.begin(), items.end(), 1));
-  };
+  const LaunchObserver observer =
+      [&](std::size_t launch, const KernelEnv&, const LaunchTime& time) {
+        EXPECT_LE(time.began, time.ended);
+        seen.emplace_back(launch, std::count(items.begin(), items.end(), 1));
+      };
   Work work = job.work();
   work.observer = &observer;
 

@@ -353,6 +353,7 @@ class FakeStageImpl final : public FakeStage, private Executable, private AsyncP
   Executable& executable() override { return *this; }
   const StageInfo& info() const override { return info_; }
   void observe(EdgeObserver) override {}
+  void observe_launches(LaunchViewer) override {}
   std::vector<std::string> violations() const override { return core_->violations(); }
   std::uint64_t tickets() const override { return core_->last(); }
 
