@@ -163,8 +163,8 @@ void WorkerPool::await_items(std::uint32_t items) {
   judge(blocked);
 }
 
-// Sends those to rest that held an item since `blocked` but were not on a processor. One that
-// computed was not late: its item was long.
+// Looks at those that held an item since `blocked` but were not on a processor. One that computed
+// was not late: its item was long.
 void WorkerPool::judge(Time blocked) {
   const Time now = clock_.now();
   const Time waited = now - blocked;
@@ -176,10 +176,11 @@ void WorkerPool::judge(Time blocked) {
       continue;
     }
     late_.fetch_add(1, std::memory_order_relaxed);
-    const bool relapse = now < worker.rest_until + kRelapseRests * worker.rest_for;
-    const Time wanted = kFirstRest * waited;
-    worker.rest_for =
-        std::min(relapse ? std::max(2 * worker.rest_for, wanted) : wanted, kLongestRest);
+    worker.waited += waited;
+    if (is_worth_it(worker, now)) {
+      continue;
+    }
+    worker.rest_for = std::clamp(2 * worker.rest_for, 2 * waited, kLongestRest);
     worker.rest_until = now + worker.rest_for;
     worker.rests.store(true);
     next_rest_end_ = active_ == workers_.size() ? worker.rest_until
@@ -187,6 +188,19 @@ void WorkerPool::judge(Time blocked) {
     --active_;
   }
   resting_.store(workers() - active_, std::memory_order_relaxed);
+}
+
+// With it n workers stand still for what it was waited for, without it one share of n is lost all
+// the time. Twice the wait, because what it does of its items then comes late too.
+bool WorkerPool::is_worth_it(Worker& worker, Time now) {
+  if (now - worker.active_since > kMemory) {
+    // It did well for long: older waits are forgotten in proportion, and so are its rests.
+    const Time over = now - worker.active_since - kMemory;
+    worker.waited = std::max(Time{0}, worker.waited - over / (2 * static_cast<int>(active_)));
+    worker.active_since = now - kMemory;
+    worker.rest_for = Time{0};
+  }
+  return 2 * static_cast<int>(active_) * worker.waited <= now - worker.active_since;
 }
 
 void WorkerPool::end_rests(Time now) {
@@ -200,6 +214,8 @@ void WorkerPool::end_rests(Time now) {
     }
     if (now >= worker.rest_until) {
       worker.rests.store(false);
+      worker.active_since = now;
+      worker.waited = Time{0};
       ++active_;
     } else {
       next_rest_end_ = std::min(next_rest_end_, worker.rest_until);

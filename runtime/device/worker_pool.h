@@ -9,11 +9,10 @@
 //       launches, then block.
 // WP-4: launch() allocates nothing. It blocks only for items that others have claimed, after
 //       spinning for at most kSpin.
-// WP-5: a worker that held an item without getting a processor rests, twice as long as it was
-// waited
-//       for and longer each time it happens again soon, at most kLongestRest: a core that another
-//       process takes for long costs its share and not a time slice a launch, one that is taken for
-//       a moment costs a few such moments.
+// WP-5: a worker that holds items without getting a processor for so long that the others lose more
+//       by waiting than it adds rests: twice as long as it was waited for, and twice as long again
+//       each time it does no better, at most kLongestRest. A core that another process takes costs
+//       its share and not a time slice a launch; one that is taken now and then stays in use.
 #pragma once
 
 #include "runtime/base/error.h"
@@ -44,9 +43,8 @@ struct PoolTask {
 class WorkerPool final {
  public:
   static constexpr Time kSpin{30'000};
-  static constexpr Time kLate{300'000};    // shorter waits are never held against a worker
-  static constexpr int kFirstRest = 2;     // times the wait
-  static constexpr int kRelapseRests = 4;  // late again within so many rests: the next is doubled
+  static constexpr Time kLate{300'000};       // shorter waits are never held against a worker
+  static constexpr Time kMemory{64'000'000};  // of what a worker did since it last rested
   static constexpr Time kLongestRest{1'000'000'000};
 
   // `clock` outlives the pool and is read by its threads. Errors: kOverloaded when the system gives
@@ -101,7 +99,9 @@ class WorkerPool final {
     // Worker 0's notes.
     bool suspect = false;  // held an item when worker 0 began to wait
     Time used_before{0};   // its processor time then
-    Time rest_for{0};      // the last rest
+    Time active_since{0};
+    Time waited{0};    // for this worker, since then
+    Time rest_for{0};  // the last rest
     Time rest_until{0};
     Thread thread;  // last: it ends before the rest of the worker does
   };
@@ -116,6 +116,7 @@ class WorkerPool final {
   void wake_all();
   void await_items(std::uint32_t items);
   void judge(Time blocked);
+  [[nodiscard]] bool is_worth_it(Worker& worker, Time now);
   void end_rests(Time now);
 
   const Clock& clock_;
