@@ -92,6 +92,8 @@ struct Block {
 // How far ahead of its use a line of weights is asked for, in bytes; past the end of a panel this
 // is the next panel's start.
 inline constexpr std::size_t kPrefetchBytes = 1024;
+// The same for tiles of many rows, whose lines take so long that memory would rest meanwhile.
+inline constexpr std::size_t kFarPrefetchBytes = 4096;
 
 template <int kRows, int kPanels, class W>
 [[gnu::noinline]] void fma_tile(const Block<float, W>& block,
@@ -116,7 +118,8 @@ template <int kRows, int kPanels, class W>
 #pragma GCC unroll 4
     for (int p = 0; p < kPanels; ++p) {
       const W* from = w + static_cast<std::size_t>(p) * block.panel_stride;
-      __builtin_prefetch(reinterpret_cast<const char*>(from) + kPrefetchBytes);
+      __builtin_prefetch(reinterpret_cast<const char*>(from) +
+                         (kRows > 2 ? kFarPrefetchBytes : kPrefetchBytes));
       line[p] = Line<W>::of(from);
       weights[p] = line[p].even();
     }
