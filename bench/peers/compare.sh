@@ -21,6 +21,7 @@ while (($#)); do
     --prepare) prepare=yes; shift ;;
     --serving) serving=yes; shift ;;
     --publish) publish=yes; shift ;;
+    -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$here/compare.sh"; exit ;;
     *) options+=("$1"); shift ;;
   esac
 done

@@ -25,6 +25,8 @@ def caption(report):
         said.append(f"Troupe's {kernels} kernels")
     if "llama.cpp" in about:
         said.append(f"llama.cpp {about['llama.cpp'][:9]}")
+    rounds = {len(f["rounds"]) for row in report["rows"] for f in row["sides"].values()}
+    said.append("rounds a row: " + " or ".join(map(str, sorted(rounds))))
     return "; ".join([*said, report["time"]])
 
 
