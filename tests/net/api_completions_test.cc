@@ -189,6 +189,23 @@ TEST_F(Completions, AnInfiniteLogprobIsTheLeastOne) {
   EXPECT_EQ(exchange->json()["choices"][0]["logprobs"]["token_logprobs"].dump(), "[-9999.0]");
 }
 
+TEST_F(Completions, AnIdOfThePromptThatTheModelNeverChoosesHasANumberToo) {
+  const auto exchange = complete({{"logprobs", 1}, {"echo", true}, {"prompt", {97, 299}}});
+  RequestEvent event;
+  event.prompt = {token('a', 0), {299, -std::numeric_limits<float>::infinity(), {{'x', -0.5F}}}};
+  event.tokens = {token('y', -1)};
+  event.finished = true;
+  event.reason = FinishReason::kLength;
+  backend.say(0, event);
+
+  const Json logprobs = exchange->json()["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["token_logprobs"].dump(), "[null,-9999.0,-1.0]");
+  EXPECT_EQ(logprobs["top_logprobs"][1]["x"], -0.5);
+  for (const auto& [text, logprob] : logprobs["top_logprobs"][1].items()) {
+    EXPECT_TRUE(logprob.is_number()) << text;
+  }
+}
+
 TEST_F(Completions, TheOutcomeIsTold) {
   const auto exchange = send(
       {.method = "POST",
