@@ -125,11 +125,22 @@ std::string table_text(const Options& options,
   return bench.profile ? text + measured.profile.text(measured.bandwidth) : text;
 }
 
-Status write_trace(const std::string& path, const Profile& profile) {
-  std::ofstream file(path, std::ios::binary);
+// Opened before anything is measured, so that a wrong path costs no time.
+Result<std::ofstream> open_trace(const std::string& path) {
+  std::ofstream file;
+  if (!path.empty()) {
+    file.open(path, std::ios::binary);
+    if (!file) {
+      return error(Kind::kInvalid, "--trace " + path + " can't be opened for writing");
+    }
+  }
+  return file;
+}
+
+Status write_trace(const std::string& path, std::ofstream& file, const Profile& profile) {
   file << profile.trace();
   if (!file.flush()) {
-    return error(Kind::kInternal, "--trace " + path + ": it can't be written");
+    return error(Kind::kInternal, "--trace " + path + " can't be written to the end");
   }
   return {};
 }
@@ -180,6 +191,7 @@ Result<ExitCode> bench_command(const Options& options, World& world) {
   TROUPE_ASSIGN(const auto directory, model_directory(options.common.model));
   TROUPE_ASSIGN(const auto config, read_model_config(directory));
   TROUPE_TRY(check_context(bench, config));
+  TROUPE_ASSIGN(auto trace, open_trace(bench.trace));
   const BenchShape shape{bench.prompt_tokens, bench.output_tokens, bench.batch, config.vocab_size};
   LoadRequest request;
   request.directory = directory;
@@ -194,7 +206,7 @@ Result<ExitCode> bench_command(const Options& options, World& world) {
   TROUPE_ASSIGN(auto loaded, load_model(options.common, request, world.clock));
   TROUPE_ASSIGN(const auto measured, measure(bench, loaded, shape, world.clock));
   if (!bench.trace.empty()) {
-    TROUPE_TRY(write_trace(bench.trace, measured.profile));
+    TROUPE_TRY(write_trace(bench.trace, trace, measured.profile));
   }
   const std::string model = directory.lexically_normal().string();
   TROUPE_TRY(world.output.write(bench.json ? json_text(options, model, loaded, measured)

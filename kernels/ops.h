@@ -34,8 +34,7 @@
 
 namespace troupe {
 
-// ---- memory
-// -----------------------------------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 enum class Arena : std::uint8_t { kNone, kWeights, kWorkspace, kPages, kKv };
 inline constexpr std::size_t kArenaCount = 5;
@@ -54,8 +53,7 @@ enum class Activation : std::uint8_t { kBF16, kF32 };
   return act == Activation::kBF16 ? 2 : 4;
 }
 
-// ---- the step table: all that varies between two runs of a program
-// -------------------------------------------------------------
+// ---- the step table: all that varies between two runs of a program ------------------------------
 
 inline constexpr std::uint32_t kNoPage = 0xffffffffU;
 inline constexpr std::uint32_t kZeroPage =
@@ -135,8 +133,7 @@ struct StepTable {
   std::span<const SampleResult> previous;  // of the ticket that negative tokens refer to
 };
 
-// ---- weights
-// ------------------------------------------------------------------------------------------------------------------
+// ---- weights ------------------------------------------------------------------------------------
 
 // Panels (decision D8): [N/16][K/32][16 pairs][16 outputs][2 inputs], N and K padded with zeros;
 // one vector holds 16 outputs. A SwiGLU pair of weights is packed as gate panel 0, up panel 0, gate
@@ -159,8 +156,7 @@ struct Weight {
   WeightFormat format = WeightFormat::kPanelBF16;
 };
 
-// ---- operations
-// ---------------------------------------------------------------------------------------------------------------
+// ---- operations ---------------------------------------------------------------------------------
 
 enum class KernelId : std::uint8_t {
   kEmbed,
@@ -189,14 +185,14 @@ inline constexpr std::size_t kKernelCount = 18;
 // compact: [sampled][...]).
 enum class RowSet : std::uint8_t { kAll, kSampled };
 
-// out[t] = table[token of row t] -> act. table: row-major of `table_type` (F32, BF16, F16), or when
-// `panel` has data the panels of a tied head (rows are gathered from the panels' lanes; F8 never).
-// items: rows.
+// out[t] = table[token of row t], the start of the residual stream. table: row-major of
+// `table_type` (F32, BF16, F16), or when `panel` has data the panels of a tied head (rows are
+// gathered from the panels' lanes; F8 never). items: rows.
 struct EmbedArgs {
   Ref table;
   DType table_type = DType::kBF16;
   Weight panel;
-  Ref out;  // act [T][hidden]
+  Ref out;  // f32 [T][hidden]
   std::uint32_t hidden = 0;
 };
 
@@ -209,22 +205,24 @@ struct RopeTableArgs {
   float scale = 1;
 };
 
-// out = a + b in fp32 -> act. items: rows.
+// out = a + b. items: rows.
 struct AddArgs {
-  Ref a, b, out;  // act [T][width]; out may be a
+  Ref a, b, out;  // f32 [T][width]; out may be a
   std::uint32_t width = 0;
 };
 
-// sum = x (+ delta, in fp32 -> act; written back to x when `delta` is given);
-// out = sum * (1/sqrt(mean(sum^2) + eps)) * weight -> act. `weight` already holds 1+w.
+// sum = x (+ delta; written back to x when `delta` is given);
+// out = sum * (1/sqrt(mean(sum^2) + eps)) * weight -> act. `weight` already holds 1+w. Where
+// out_f32 is given it holds the same before rounding.
 // rows kSampled: reads rows sampled[i].row of x, writes out[i]; x is then not written unless delta
 // is given, in which case only the sampled rows of x are, and no row may be sampled twice.
 // items: rows of the set.
 struct NormArgs {
-  Ref x;       // act [T][width]
-  Ref delta;   // act [T][width] or empty
-  Ref weight;  // f32 [width]
-  Ref out;     // act [T or sampled][width]
+  Ref x;        // f32 [T][width]
+  Ref delta;    // f32 [T][width] or empty
+  Ref weight;   // f32 [width]
+  Ref out;      // act [T or sampled][width]
+  Ref out_f32;  // the same unrounded, f32, or empty
   std::uint32_t width = 0;
   float eps = 1e-6F;
   RowSet rows = RowSet::kAll;
@@ -250,9 +248,10 @@ inline constexpr std::size_t kLinearParts = 4;
 // ascending pairs. kPanelF8: an accumulator per 128 inputs, times its scale by fma into the
 // output's sum, ascending. Padded inputs beyond K are never read from x.
 struct LinearArgs {
-  Ref x;                     // act [T or sampled][x_stride]
+  Ref x;                     // act (f32 when x_f32) [T or sampled][x_stride]
   std::uint32_t inputs = 0;  // K
   std::uint32_t x_stride = 0;
+  bool x_f32 = false;  // x is f32, not act, and every kernel set multiplies it by fma
   RowSet rows = RowSet::kAll;
   std::uint32_t part_count = 0;
   std::array<LinearPart, kLinearParts> parts{};
@@ -267,12 +266,12 @@ struct SiluMulArgs {
 
 // GatedDeltaNet before its recurrence (MODEL.md 3.6, steps 2 to 5). Channels of qkv: q heads | k
 // heads | v heads. u = causal convolution of qkv with the window of the segment's read page, taps
-// ascending by fma from 0; c = silu(u) -> act. q, k of c: x / sqrt(sum x^2 + 1e-6), q also times
+// ascending by fma from 0; c = silu(u). q, k of c: x / sqrt(sum x^2 + 1e-6), q also times
 // dk^-1/2 -> f32. v of c -> f32. decay = exp(a_coefficient * softplus(a + dt_bias)), beta =
 // sigmoid(b) -> f32. Reads the pages, never writes them: the scan writes the new window. items:
 // rows * key heads.
 struct GdnConvArgs {
-  Ref qkv;            // act [T][channels], the convolution's inputs
+  Ref qkv;            // f32 [T][channels], the convolution's inputs
   Ref ba;             // f32 [T][2*nv]: b of all value heads, then a
   Ref conv;           // f32 [W][channels]: tap W-1 multiplies the current row
   Ref a_coefficient;  // f32 [nv] = -exp(A_log)
@@ -282,7 +281,7 @@ struct GdnConvArgs {
   Ref decay, beta;    // f32 [T][nv]
   std::uint32_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, taps = 0;
   std::uint64_t page_bytes = 0;
-  std::uint64_t window_offset = 0;  // of this layer in a page: act [W-1][channels], oldest first
+  std::uint64_t window_offset = 0;  // of this layer in a page: f32 [W-1][channels], oldest first
 };
 
 // The recurrence (MODEL.md 3.6, step 6), fp32 throughout, rows of a segment in order; value head h
@@ -296,7 +295,7 @@ struct GdnConvArgs {
 // that is the first value head of a key head also that head's q and k channels.
 struct GdnScanArgs {
   Ref q, k, v, decay, beta;  // as GdnConvArgs
-  Ref qkv;                   // act [T][channels]
+  Ref qkv;                   // f32 [T][channels]
   Ref out;                   // f32 [T][nv*dv]
   std::uint32_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, taps = 0;
   std::uint64_t page_bytes = 0;
@@ -308,7 +307,7 @@ struct GdnScanArgs {
 // gate = silu or sigmoid. items: rows.
 struct GdnNormArgs {
   Ref o;       // f32 [T][heads*dim]
-  Ref z;       // act [T][heads*dim]
+  Ref z;       // f32 [T][heads*dim]
   Ref weight;  // f32 [dim], plain
   Ref out;     // act [T][heads*dim]
   std::uint32_t heads = 0, dim = 0;
@@ -323,11 +322,11 @@ struct GdnNormArgs {
 // [64][D]. D is even. Row t of segment s at position p lives in block blocks[s.block_row][p / 64],
 // slot p % 64. items: rows.
 struct AttentionPrepareArgs {
-  Ref q;               // act [T][heads*dim]
-  Ref k, v;            // act [T][kv_heads*dim]
+  Ref q;               // f32 [T][heads*dim]
+  Ref k, v;            // f32 [T][kv_heads*dim]
   Ref q_norm, k_norm;  // f32 [dim], hold 1+w
   Ref rope;            // f32 [T][2*half]
-  Ref q_out;           // act [T][heads*dim]; may be q
+  Ref q_out;           // act [T][heads*dim]
   std::uint32_t heads = 0, kv_heads = 0, dim = 0, half = 0;
   float eps = 1e-6F;
   std::uint64_t kv_offset = 0;    // of this layer in the KV arena
@@ -341,7 +340,7 @@ struct AttentionPrepareArgs {
 // out_f32 the plain o in fp32. items: (tile of rows of one segment, kv head).
 struct AttentionArgs {
   Ref q;     // act [T][heads*dim], normed and rotated
-  Ref gate;  // act [T][heads*dim] or empty
+  Ref gate;  // f32 [T][heads*dim] or empty
   Ref out;   // act (f32 when out_f32) [T][heads*dim]
   bool out_f32 = false;
   std::uint32_t heads = 0, kv_heads = 0, dim = 0;
@@ -352,7 +351,7 @@ struct AttentionArgs {
 // out = x * sigmoid(gate) -> act. items: rows.
 struct GateMulArgs {
   Ref x;     // f32 [T][width]
-  Ref gate;  // act [T][width]
+  Ref gate;  // f32 [T][width]
   Ref out;   // act [T][width]
   std::uint32_t width = 0;
 };
@@ -403,14 +402,14 @@ struct ExpertDownArgs {
 };
 
 // out[t] = sum over choices ascending of weights[t][c] * expert[t*top_k + c] (fma from 0), +
-// sigmoid(shared_gate[t]) * shared[t] (one fma), -> act. Without a shared expert the refs are
+// sigmoid(shared_gate[t]) * shared[t] (one fma). Without a shared expert the refs are
 // empty. items: rows.
 struct MoeCombineArgs {
   Ref expert;       // act [T*top_k][width]
   Ref weights;      // f32 [T][top_k]
-  Ref shared;       // act [T][width]
+  Ref shared;       // f32 [T][width]
   Ref shared_gate;  // f32 [T][1]
-  Ref out;          // act [T][width]
+  Ref out;          // f32 [T][width]
   std::uint32_t width = 0, top_k = 0;
 };
 
@@ -423,8 +422,7 @@ struct SampleArgs {
   std::uint32_t vocab = 0, valid = 0;
 };
 
-// ---- kernels
-// ------------------------------------------------------------------------------------------------------------------
+// ---- kernels ------------------------------------------------------------------------------------
 
 struct KernelEnv {
   std::array<std::byte*, kArenaCount> base{};
@@ -464,8 +462,7 @@ struct KernelSet {
 [[nodiscard]] std::span<const KernelSet* const> cpu_kernel_sets();
 [[nodiscard]] const KernelSet* find_cpu_kernel_set(std::string_view name);  // null: no such set
 
-// ---- packing (pure, one tensor or expert at a time, any thread)
-// ------------------------------------------------------------------
+// ---- packing (pure, one tensor or expert at a time, any thread) ---------------------------------
 
 // What to pack: `rows` x `columns` elements; stored row of logical row r is row_map[r], or
 // first_row + r without a map.

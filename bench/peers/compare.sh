@@ -54,8 +54,11 @@ if [[ -n $absent ]]; then
   tar xzf "$sdist.tar.gz" -C llama.cpp --strip-components=3 "$sdist/vendor/llama.cpp"
   rm -f llama.cpp/.git  # names a repository that the distribution does not hold
   commit=$(tar xzOf "$sdist.tar.gz" "$sdist/CHANGELOG.md" | grep -om1 'llama.cpp@[0-9a-f]*' | cut -d@ -f2)
+  # Without AMX, which it uses for quantised weights only: it crashes there (ggml-org/llama.cpp issue 20824).
+  amx=''  # options that only compilers for x86-64 know
+  [[ $(uname -m) != x86_64 ]] || amx='-mno-amx-tile -mno-amx-int8 -mno-amx-bf16'
   cmake -S llama.cpp -B llama.cpp/build -G Ninja -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DBUILD_SHARED_LIBS=OFF \
-    -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_BUILD_TESTS=OFF \
+    -DCMAKE_C_FLAGS="$amx" -DCMAKE_CXX_FLAGS="$amx" -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_BUILD_TESTS=OFF \
     -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_COMMIT="$commit" > llama.log
   nice cmake --build llama.cpp/build -j "${JOBS:-$(nproc)}" --target "${programs[@]}" >> llama.log
 fi

@@ -26,7 +26,7 @@ inline constexpr std::uint32_t kAttentionRows = 16;  // most rows of a tile
 template <class Act>
 struct AttentionPrepare {
   // Norm and rotation of one head, to fp32.
-  TROUPE_LANE void head(const Act* x,
+  TROUPE_LANE void head(const float* x,
                         const float* weight,
                         const float* rope,
                         const AttentionPrepareArgs& args,
@@ -67,7 +67,7 @@ struct AttentionPrepare {
       const float* rope = at<const float>(env, args.rope) + std::size_t{t} * 2 * args.half;
       for (std::uint32_t h = 0; h < args.heads; ++h) {
         const std::size_t offset = (std::size_t{t} * args.heads + h) * args.dim;
-        head(at<const Act>(env, args.q) + offset, q_norm, rope, args, y);
+        head(at<const float>(env, args.q) + offset, q_norm, rope, args, y);
         to_act(y, args.dim, at<Act>(env, args.q_out) + offset);
       }
       const StepRow& row = step.rows[t];
@@ -79,7 +79,7 @@ struct AttentionPrepare {
                                           block * args.block_bytes);
       for (std::uint32_t h = 0; h < args.kv_heads; ++h) {
         const std::size_t offset = (std::size_t{t} * args.kv_heads + h) * args.dim;
-        head(at<const Act>(env, args.k) + offset, k_norm, rope, args, y);
+        head(at<const float>(env, args.k) + offset, k_norm, rope, args, y);
         to_act(y, args.dim, narrow);
         Act* keys =
             base + h * head_elements + std::size_t{slot / 16} * args.dim * 16 + slot % 16 * 2;
@@ -87,7 +87,7 @@ struct AttentionPrepare {
           __builtin_memcpy(keys + std::size_t{i} * 16, narrow + i, 2 * sizeof(Act));
         }
         Act* values = base + (args.kv_heads + h) * head_elements + std::size_t{slot} * args.dim;
-        __builtin_memcpy(values, at<const Act>(env, args.v) + offset, args.dim * sizeof(Act));
+        to_act(at<const float>(env, args.v) + offset, args.dim, values);
       }
     }
   }
@@ -399,7 +399,10 @@ struct Attention {
   }
 
   template <class Out>
-  static void write(const AttentionTile& tile, const Act* gate, Out* out, std::size_t row_stride) {
+  static void write(const AttentionTile& tile,
+                    const float* gate,
+                    Out* out,
+                    std::size_t row_stride) {
     for (std::uint32_t query = 0; query < tile.rows * tile.group; ++query) {
       const std::size_t offset =
           query / tile.group * row_stride + std::size_t{query % tile.group} * tile.dim;
@@ -441,7 +444,7 @@ struct Attention {
                   base + (args.kv_heads + kv_head) * head_elements,
                   scale);
     }
-    const Act* gate = is_empty(args.gate) ? nullptr : at<const Act>(env, args.gate) + offset;
+    const float* gate = is_empty(args.gate) ? nullptr : at<const float>(env, args.gate) + offset;
     if (args.out_f32) {
       write(tile, gate, at<float>(env, args.out) + offset, row_stride);
     } else {

@@ -3,7 +3,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/math.h"
 
-#include <cstring>
+#include <algorithm>
 
 namespace troupe::cpu {
 namespace {
@@ -13,25 +13,16 @@ std::int32_t resolve(const StepTable& step, std::int32_t token) {
   return token >= 0 ? token : step.previous[static_cast<std::size_t>(~token)].token;
 }
 
-void store_act(void* out, Activation act, std::size_t index, float value) {
-  if (act == Activation::kBF16) {
-    static_cast<bf16*>(out)[index] = f32_to_bf16(value);
-  } else {
-    static_cast<float*>(out)[index] = value;
-  }
-}
-
 // A row of a tied head: one lane of one panel, pairs of inputs 32 elements apart.
 void gather_from_panel(const std::byte* data,
                        WeightFormat format,
                        std::uint32_t token,
                        const EmbedArgs& args,
-                       Activation act,
-                       void* out) {
+                       float* out) {
   const std::size_t base = token / 16 * panel_elements(args.hidden) + token % 16 * 2;
   const DType dtype = format == WeightFormat::kPanelF32 ? DType::kF32 : DType::kBF16;
   for (std::size_t i = 0; i < args.hidden; ++i) {
-    store_act(out, act, i, load_as_f32(data, dtype, base + i / 2 * 32 + i % 2));
+    out[i] = load_as_f32(data, dtype, base + i / 2 * 32 + i % 2);
   }
 }
 
@@ -39,31 +30,24 @@ void gather_from_panel(const std::byte* data,
 
 void embed_rows(const KernelEnv& env,
                 const EmbedArgs& args,
-                Activation act,
                 std::uint32_t begin,
                 std::uint32_t end) {
-  const std::size_t row_bytes = args.hidden * size_of(act);
-  const DType same = act == Activation::kBF16 ? DType::kBF16 : DType::kF32;
   for (std::uint32_t t = begin; t < end; ++t) {
-    std::byte* out = env.at<std::byte>(args.out) + t * row_bytes;
+    float* out = env.at<float>(args.out) + std::size_t{t} * args.hidden;
     const std::int32_t token = resolve(*env.step, env.step->rows[t].token);
     if (token < 0) {
-      std::memset(out, 0, row_bytes);  // the request has failed; the step goes on
+      std::fill_n(out, args.hidden, 0.0F);  // the request has failed; the step goes on
       continue;
     }
     const auto id = static_cast<std::uint32_t>(token);
     if (!args.panel.data.empty()) {
-      gather_from_panel(env.at<std::byte>(args.panel.data), args.panel.format, id, args, act, out);
+      gather_from_panel(env.at<std::byte>(args.panel.data), args.panel.format, id, args, out);
       continue;
     }
     const std::byte* row =
         env.at<std::byte>(args.table) + std::size_t{id} * args.hidden * size_of(args.table_type);
-    if (args.table_type == same) {
-      std::memcpy(out, row, row_bytes);
-      continue;
-    }
     for (std::size_t i = 0; i < args.hidden; ++i) {
-      store_act(out, act, i, load_as_f32(row, args.table_type, i));
+      out[i] = load_as_f32(row, args.table_type, i);
     }
   }
 }

@@ -6,10 +6,8 @@
 
 namespace troupe::cpu {
 
-// `act` chooses the activation type of the output.
 void embed_rows(const KernelEnv& env,
                 const EmbedArgs& args,
-                Activation act,
                 std::uint32_t begin,
                 std::uint32_t end);
 void rope_table_rows(const KernelEnv& env,

@@ -26,7 +26,6 @@ TROUPE_LANE RowRun row_run(std::uint32_t begin, std::uint32_t end, std::uint32_t
   return {std::size_t{begin} * width, (end - begin) * width};
 }
 
-template <class Act>
 struct Add {
   static void run(const KernelEnv& env,
                   const void* raw_args,
@@ -35,9 +34,9 @@ struct Add {
                   std::byte*) {
     const auto& args = *static_cast<const AddArgs*>(raw_args);
     const RowRun rows = row_run(begin, end, args.width);
-    const Act* a = at<const Act>(env, args.a) + rows.first;
-    const Act* b = at<const Act>(env, args.b) + rows.first;
-    Act* out = at<Act>(env, args.out) + rows.first;
+    const float* a = at<const float>(env, args.a) + rows.first;
+    const float* b = at<const float>(env, args.b) + rows.first;
+    float* out = at<float>(env, args.out) + rows.first;
     for_lanes(rows.elements, [&](std::uint32_t i, std::uint32_t n) {
       store_upto(out + i, add(load_upto(a + i, n), load_upto(b + i, n)), n);
     });
@@ -72,7 +71,7 @@ struct GateMul {
     const auto& args = *static_cast<const GateMulArgs*>(raw_args);
     const RowRun rows = row_run(begin, end, args.width);
     const float* x = at<const float>(env, args.x) + rows.first;
-    const Act* gate = at<const Act>(env, args.gate) + rows.first;
+    const float* gate = at<const float>(env, args.gate) + rows.first;
     Act* out = at<Act>(env, args.out) + rows.first;
     for_lanes(rows.elements, [&](std::uint32_t i, std::uint32_t n) {
       store_upto(out + i, mul(load_upto(x + i, n), sigmoid(load_upto(gate + i, n))), n);

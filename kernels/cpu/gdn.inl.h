@@ -1,4 +1,4 @@
-// kGdnConv and kGdnScan for one instruction set and activation type. Contracts: ops.h. Included by
+// kGdnConv and kGdnScan for one instruction set. Contracts: ops.h. Included by
 // vector_ops.inl.h.
 //
 // The scan keeps dk x (16 NV) floats of S, already decayed for the row to come, in a contiguous
@@ -27,39 +27,37 @@ inline constexpr std::uint32_t kScanItem = 64;  // columns of an item
 
 // Input `local - back` of a segment for channel 0: a row of qkv, or of the window when it lies
 // before the segment.
-template <class Act>
 struct Inputs {
-  const Act* first;   // qkv of the segment's first row
-  const Act* window;  // of the read page, [taps-1][channels]
+  const float* first;   // qkv of the segment's first row
+  const float* window;  // of the read page, [taps-1][channels]
   std::size_t channels;
   std::uint32_t taps;
 
-  [[gnu::always_inline]] const Act* row(std::uint32_t local, std::uint32_t back) const {
+  [[gnu::always_inline]] const float* row(std::uint32_t local, std::uint32_t back) const {
     return local >= back ? first + (local - back) * channels
                          : window + (taps - 1 + local - back) * channels;
   }
 };
 
-template <class Act, class Args>
-TROUPE_LANE Inputs<Act> inputs_of(const KernelEnv& env,
-                                  const Args& args,
-                                  const StepSegment& segment,
-                                  std::size_t channels) {
+template <class Args>
+TROUPE_LANE Inputs inputs_of(const KernelEnv& env,
+                             const Args& args,
+                             const StepSegment& segment,
+                             std::size_t channels) {
   const std::byte* page = arena(env, Arena::kPages) + segment.read_page * args.page_bytes;
-  return {at<const Act>(env, args.qkv) + segment.first_row * channels,
-          reinterpret_cast<const Act*>(page + args.window_offset),
+  return {at<const float>(env, args.qkv) + segment.first_row * channels,
+          reinterpret_cast<const float*>(page + args.window_offset),
           channels,
           args.taps};
 }
 
-template <class Act>
 struct GdnConv {
   static std::uint32_t items(const KernelEnv& env, const void* args) {
     return row_items(env, args) * static_cast<const GdnConvArgs*>(args)->key_heads;
   }
 
-  // silu of the convolution of `count` channels, rounded to Act, as fp32.
-  TROUPE_LANE void convolve(const Inputs<Act>& in,
+  // silu of the convolution of `count` channels.
+  TROUPE_LANE void convolve(const Inputs& in,
                             const float* taps,
                             std::uint32_t local,
                             std::size_t channel,
@@ -71,7 +69,7 @@ struct GdnConv {
         const V16 x = load_upto(in.row(local, in.taps - 1 - tap) + channel + i, n);
         sum = fma(load_upto(taps + tap * in.channels + channel + i, n), x, sum);
       }
-      store_upto(out + i, rounded<Act>(silu(sum)), n);
+      store_upto(out + i, silu(sum), n);
     });
   }
 
@@ -117,7 +115,7 @@ struct GdnConv {
       const std::size_t row = item / args.key_heads;
       const std::uint32_t head = item % args.key_heads;
       const StepSegment& segment = step.segments[step.rows[row].segment];
-      const auto in = inputs_of<Act>(env, args, segment, 2 * key_width + value_width);
+      const auto in = inputs_of(env, args, segment, 2 * key_width + value_width);
       const auto local = static_cast<std::uint32_t>(row - segment.first_row);
       const std::size_t key = std::size_t{head} * args.key_dim;
       const std::size_t value = std::size_t{head} * group * args.value_dim;
@@ -264,7 +262,6 @@ void scan_strip(const ScanStrip& s, std::uint32_t n, float* tile) {
   }
 }
 
-template <class Act>
 struct GdnScan {
   static std::uint32_t groups(const GdnScanArgs& args) {
     return (args.value_dim + kScanItem - 1) / kScanItem;
@@ -350,18 +347,18 @@ struct GdnScan {
                           std::uint32_t count) {
     const std::size_t channels = 2 * std::size_t{args.key_heads} * args.key_dim +
                                  std::size_t{args.value_heads} * args.value_dim;
-    const auto in = inputs_of<Act>(env, args, segment, channels);
+    const auto in = inputs_of(env, args, segment, channels);
     for (std::uint32_t local = 0; local < segment.rows; ++local) {
       const std::uint32_t page = step.rows[segment.first_row + local].write_page;
       if (page == kNoPage) {
         continue;
       }
-      auto* window = reinterpret_cast<Act*>(arena(env, Arena::kPages) + page * args.page_bytes +
-                                            args.window_offset);
+      auto* window = reinterpret_cast<float*>(arena(env, Arena::kPages) + page * args.page_bytes +
+                                              args.window_offset);
       for (std::uint32_t i = 0; i + 1 < args.taps; ++i) {
         __builtin_memmove(window + i * channels + channel,
                           in.row(local, args.taps - 2 - i) + channel,
-                          count * sizeof(Act));
+                          count * sizeof(float));
       }
     }
   }

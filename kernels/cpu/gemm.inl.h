@@ -334,7 +334,11 @@ struct Linear {
       product.swiglu = part->epilogue == Epilogue::kSwiglu;
       product.outputs = part->outputs;
       choose_group(product, env, part->weight, grouping, group);
-      multiply_rows<Act, Engine>(product, scratch);
+      if (args.x_f32) {
+        multiply_rows<float, FmaEngine>(product, scratch);
+      } else {
+        multiply_rows<Act, Engine>(product, scratch);
+      }
     }
   }
 };

@@ -88,10 +88,10 @@ struct MoeCombine {
       const float* weights = at<const float>(env, args.weights) + first;
       const Act* expert = at<const Act>(env, args.expert) + first * args.width;
       const std::size_t row = std::size_t{t} * args.width;
-      const Act* shared = with_shared ? at<const Act>(env, args.shared) + row : nullptr;
+      const float* shared = with_shared ? at<const float>(env, args.shared) + row : nullptr;
       const V16 gate =
           set1(with_shared ? sigmoid(at<const float>(env, args.shared_gate)[t]) : 0.0F);
-      Act* out = at<Act>(env, args.out) + row;
+      float* out = at<float>(env, args.out) + row;
       for_lanes(args.width, [&](std::uint32_t i, std::uint32_t n) {
         V16 sum = zero();
         for (std::uint32_t c = 0; c < args.top_k; ++c) {

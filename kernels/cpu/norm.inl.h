@@ -41,17 +41,24 @@ struct Norm {
     const float* weight = at<const float>(env, args.weight);
     for (std::uint32_t item = begin; item < end; ++item) {
       const std::size_t row = args.rows == RowSet::kAll ? item : step.sampled[item].row;
-      Act* x = at<Act>(env, args.x) + row * args.width;
+      float* x = at<float>(env, args.x) + row * args.width;
       if (with_delta) {
-        const Act* delta = at<const Act>(env, args.delta) + row * args.width;
+        const float* delta = at<const float>(env, args.delta) + row * args.width;
         for_lanes(args.width, [&](std::uint32_t i, std::uint32_t n) {
           store_upto(x + i, add(load_upto(x + i, n), load_upto(delta + i, n)), n);
         });
       }
       const V16 scale = inverse_rms(sum_of_squares(x, args.width), args.width, args.eps);
       Act* out = at<Act>(env, args.out) + std::size_t{item} * args.width;
+      float* exact = is_empty(args.out_f32)
+                         ? nullptr
+                         : at<float>(env, args.out_f32) + std::size_t{item} * args.width;
       for_lanes(args.width, [&](std::uint32_t i, std::uint32_t n) {
-        store_upto(out + i, mul(mul(load_upto(x + i, n), scale), load_upto(weight + i, n)), n);
+        const V16 y = mul(mul(load_upto(x + i, n), scale), load_upto(weight + i, n));
+        store_upto(out + i, y, n);
+        if (exact != nullptr) {
+          store_upto(exact + i, y, n);
+        }
       });
     }
   }
@@ -70,7 +77,7 @@ struct GdnNorm {
     const std::size_t last = std::size_t{end} * args.heads;
     for (std::size_t head = first; head < last; ++head) {
       const float* o = at<const float>(env, args.o) + head * args.dim;
-      const Act* z = at<const Act>(env, args.z) + head * args.dim;
+      const float* z = at<const float>(env, args.z) + head * args.dim;
       Act* out = at<Act>(env, args.out) + head * args.dim;
       const V16 scale = inverse_rms(sum_of_squares(o, args.dim), args.dim, args.eps);
       for_lanes(args.dim, [&](std::uint32_t i, std::uint32_t n) {

@@ -89,18 +89,6 @@ TROUPE_LANE void store_upto(T* to, V16 value, std::uint32_t n) {
   }
 }
 
-// value rounded to T and widened again.
-template <class T>
-TROUPE_LANE V16 rounded(V16 value) {
-  if constexpr (sizeof(T) == 4) {
-    return value;
-  } else {
-    T lanes[kLanes];
-    store(lanes, value);
-    return load(lanes);
-  }
-}
-
 // True in lanes below n.
 TROUPE_LANE M16 first_lanes(std::uint32_t n) {
   const float index[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};

@@ -15,12 +15,10 @@
 
 namespace troupe::cpu::TROUPE_ISA {
 
-template <class Act>
 struct Embed {
   static void run(
       const KernelEnv& env, const void* args, std::uint32_t begin, std::uint32_t end, std::byte*) {
-    constexpr Activation kAct = sizeof(Act) == 2 ? Activation::kBF16 : Activation::kF32;
-    embed_rows(env, *static_cast<const EmbedArgs*>(args), kAct, begin, end);
+    embed_rows(env, *static_cast<const EmbedArgs*>(args), begin, end);
   }
 };
 
@@ -42,19 +40,19 @@ struct MoePermute {
 template <KernelId kId, class Act>
 struct Body;
 template <class Act>
-struct Body<KernelId::kEmbed, Act> : Embed<Act> {};
+struct Body<KernelId::kEmbed, Act> : Embed {};
 template <class Act>
 struct Body<KernelId::kRopeTable, Act> : RopeTable {};
 template <class Act>
-struct Body<KernelId::kAdd, Act> : Add<Act> {};
+struct Body<KernelId::kAdd, Act> : Add {};
 template <class Act>
 struct Body<KernelId::kNorm, Act> : Norm<Act> {};
 template <class Act>
 struct Body<KernelId::kSiluMul, Act> : SiluMul<Act> {};
 template <class Act>
-struct Body<KernelId::kGdnConv, Act> : GdnConv<Act> {};
+struct Body<KernelId::kGdnConv, Act> : GdnConv {};
 template <class Act>
-struct Body<KernelId::kGdnScan, Act> : GdnScan<Act> {};
+struct Body<KernelId::kGdnScan, Act> : GdnScan {};
 template <class Act>
 struct Body<KernelId::kGdnNorm, Act> : GdnNorm<Act> {};
 template <class Act>

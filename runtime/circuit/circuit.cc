@@ -36,7 +36,7 @@ class Builder final {
     const ModelConfig& c = circuit_.config;
     EdgeIndex residual = 0;
     if (circuit_.embeds()) {
-      residual = edge("embed", Element::kAct, c.hidden_size);
+      residual = edge("embed", Element::kF32, c.hidden_size);
       add({.op = Op::kEmbed, .name = "embed", .outputs = {residual}, .parameters = {"embed"}});
     } else {
       residual = exchange("stage_in");
@@ -72,7 +72,7 @@ class Builder final {
   }
   EdgeIndex exchange(std::string name) {
     return edge(std::move(name),
-                Element::kAct,
+                Element::kF32,
                 circuit_.config.hidden_size,
                 1,
                 RowSet::kAll,
@@ -109,8 +109,15 @@ class Builder final {
     return y;
   }
   EdgeIndex add_residual(const std::string& name, EdgeIndex x, EdgeIndex delta) {
-    const EdgeIndex y = edge(name, Element::kAct, circuit_.config.hidden_size);
+    const EdgeIndex y = edge(name, Element::kF32, circuit_.config.hidden_size);
     add({.op = Op::kAdd, .name = name, .inputs = {x, delta}, .outputs = {y}});
+    return y;
+  }
+
+  // What the norm added last writes, before it is rounded.
+  EdgeIndex again_in_f32(std::string name) {
+    const EdgeIndex y = edge(std::move(name), Element::kF32, circuit_.config.hidden_size);
+    circuit_.nodes.back().outputs.push_back(y);
     return y;
   }
 
@@ -123,7 +130,9 @@ class Builder final {
         kind.mixer == Mixer::kAttention ? attention(p, x) : gated_delta_net(p, x);
     residual = add_residual(p + "mixer_residual", residual, mixed);
     x = norm(p + "ffn_norm", residual, p + "ffn_norm");
-    const EdgeIndex fed = kind.feed_forward == FeedForward::kMoe ? moe(p, x) : dense(p, x);
+    const EdgeIndex fed = kind.feed_forward == FeedForward::kMoe
+                              ? moe(p, x, again_in_f32(p + "ffn_norm_f32"))
+                              : dense(p, x);
     residual = add_residual(p + "out", residual, fed);
     layer_ = kNoLayer;
     return residual;
@@ -135,8 +144,8 @@ class Builder final {
     const std::uint32_t kd = c.gdn_key_width();
     const std::uint32_t vd = c.gdn_value_width();
     const std::uint32_t nv = c.gdn_value_heads;
-    const EdgeIndex qkv = linear(g + "qkv", x, 2 * kd + vd, Element::kAct, g + "qkv");
-    const EdgeIndex z = linear(g + "z", x, vd, Element::kAct, g + "z");
+    const EdgeIndex qkv = linear(g + "qkv", x, 2 * kd + vd, Element::kF32, g + "qkv");
+    const EdgeIndex z = linear(g + "z", x, vd, Element::kF32, g + "z");
     // b and a of all value heads side by side, as the convolution reads them.
     const EdgeIndex ba = edge(g + "ba", Element::kF32, 2 * nv);
     add({.op = Op::kLinear,
@@ -145,7 +154,7 @@ class Builder final {
          .outputs = {ba},
          .parameters = {g + "b", g + "a"}});
     const EdgeIndex window = edge(g + "window",
-                                  Element::kAct,
+                                  Element::kF32,
                                   (c.conv_kernel - 1) * (2 * kd + vd),
                                   0,
                                   RowSet::kAll,
@@ -179,7 +188,7 @@ class Builder final {
          .inputs = {o, z},
          .outputs = {y},
          .parameters = {g + "norm"}});
-    return linear(p + "mixer_out", y, c.hidden_size, Element::kAct, g + "out");
+    return linear(p + "mixer_out", y, c.hidden_size, Element::kF32, g + "out");
   }
 
   EdgeIndex attention(const std::string& p, EdgeIndex x) {
@@ -187,13 +196,13 @@ class Builder final {
     const std::string a = p + "attn.";
     const std::uint32_t q_width = c.attention_heads * c.head_dim;
     const std::uint32_t kv_width = c.kv_heads * c.head_dim;
-    const EdgeIndex q = linear(a + "q", x, q_width, Element::kAct, a + "q");
+    const EdgeIndex q = linear(a + "q", x, q_width, Element::kF32, a + "q");
     EdgeIndex gate = 0;
     if (c.attention_output_gate) {
-      gate = linear(a + "gate", x, q_width, Element::kAct, a + "gate");
+      gate = linear(a + "gate", x, q_width, Element::kF32, a + "gate");
     }
-    const EdgeIndex k = linear(a + "k", x, kv_width, Element::kAct, a + "k");
-    const EdgeIndex v = linear(a + "v", x, kv_width, Element::kAct, a + "v");
+    const EdgeIndex k = linear(a + "k", x, kv_width, Element::kF32, a + "k");
+    const EdgeIndex v = linear(a + "v", x, kv_width, Element::kF32, a + "v");
     const EdgeIndex kv =
         edge(a + "kv", Element::kAct, 2 * kBlockTokens * kv_width, 0, RowSet::kAll, EdgeKind::kKv);
     const EdgeIndex rotated = edge(a + "q_rotated", Element::kAct, q_width);
@@ -215,7 +224,7 @@ class Builder final {
       add({.op = Op::kGateMul, .name = a + "gate_mul", .inputs = {o, gate}, .outputs = {gated}});
       o = gated;
     }
-    return linear(p + "mixer_out", o, c.hidden_size, Element::kAct, a + "o");
+    return linear(p + "mixer_out", o, c.hidden_size, Element::kF32, a + "o");
   }
 
   EdgeIndex swiglu(const std::string& prefix, EdgeIndex x, std::uint32_t inner) {
@@ -229,14 +238,16 @@ class Builder final {
   EdgeIndex dense(const std::string& p, EdgeIndex x) {
     const ModelConfig& c = circuit_.config;
     const EdgeIndex inner = swiglu(p + "mlp.", x, c.intermediate_size);
-    return linear(p + "ffn_out", inner, c.hidden_size, Element::kAct, p + "mlp.down");
+    return linear(p + "ffn_out", inner, c.hidden_size, Element::kF32, p + "mlp.down");
   }
 
-  EdgeIndex moe(const std::string& p, EdgeIndex x) {
+  // Experts are chosen by differences that rounding may turn, so the router reads fp32.
+  EdgeIndex moe(const std::string& p, EdgeIndex x, EdgeIndex x_f32) {
     const ModelConfig& c = circuit_.config;
     const std::string m = p + "moe.";
     const std::uint32_t k = c.experts_per_token;
-    const EdgeIndex logits = linear(m + "router_logits", x, c.experts, Element::kF32, m + "router");
+    const EdgeIndex logits =
+        linear(m + "router_logits", x_f32, c.experts, Element::kF32, m + "router");
     EdgeIndex shared = 0;
     EdgeIndex shared_gate = 0;
     const bool has_shared = c.shared_expert_intermediate_size > 0;
@@ -278,10 +289,10 @@ class Builder final {
     std::vector<EdgeIndex> inputs = {routed, weights};
     if (has_shared) {
       inputs.push_back(
-          linear(m + "shared_out", shared, c.hidden_size, Element::kAct, m + "shared.down"));
+          linear(m + "shared_out", shared, c.hidden_size, Element::kF32, m + "shared.down"));
       inputs.push_back(shared_gate);
     }
-    const EdgeIndex out = edge(p + "ffn_out", Element::kAct, c.hidden_size);
+    const EdgeIndex out = edge(p + "ffn_out", Element::kF32, c.hidden_size);
     add({.op = Op::kMoeCombine,
          .name = m + "combine",
          .inputs = std::move(inputs),

@@ -149,8 +149,7 @@ StateLayout make_state_layout(const Circuit& circuit, Activation activation) {
     layout.page_bytes +=
         aligned(std::uint64_t{c.gdn_value_heads} * c.gdn_key_dim * c.gdn_value_dim * 4);
     place.window_offset = layout.page_bytes;
-    layout.page_bytes +=
-        aligned(std::uint64_t{c.conv_kernel - 1} * c.gdn_conv_channels() * size_of(activation));
+    layout.page_bytes += aligned(std::uint64_t{c.conv_kernel - 1} * c.gdn_conv_channels() * 4);
     layout.gdn.push_back(place);
   }
   layout.layer_block_bytes =

@@ -192,6 +192,9 @@ class Emitter final {
     }
     args.weight = vector(node.parameters[0]);
     args.out = at(node.outputs[0]);
+    if (node.outputs.size() > 1) {
+      args.out_f32 = at(node.outputs[1]);
+    }
     args.width = config().hidden_size;
     args.eps = static_cast<float>(config().rms_norm_eps);
     args.rows = circuit_.edges[node.outputs[0]].rows;
@@ -204,6 +207,7 @@ class Emitter final {
     args.x = at(group.reads[0]);
     args.inputs = x.width;
     args.x_stride = x.width;
+    args.x_f32 = x.element == Element::kF32;
     args.rows = x.rows;
     args.part_count = static_cast<std::uint32_t>(group.parts.size());
     for (std::size_t i = 0; i < group.parts.size(); ++i) {

@@ -13,14 +13,6 @@ float load_act(const std::byte* base, Activation act, std::size_t index) {
   return load_as_f32(base, act == Activation::kBF16 ? DType::kBF16 : DType::kF32, index);
 }
 
-void store_act(std::byte* base, Activation act, std::size_t index, float value) {
-  if (act == Activation::kBF16) {
-    reinterpret_cast<bf16*>(base)[index] = f32_to_bf16(value);
-  } else {
-    reinterpret_cast<float*>(base)[index] = value;
-  }
-}
-
 Status check_index(const char* what, std::uint32_t index, std::uint32_t count) {
   if (index >= count) {
     return error(Kind::kInvalid,
@@ -43,12 +35,12 @@ Result<std::vector<StatePages::LayerState>> DeviceExecutable::read_page(PageRef 
   for (const GdnPlace& place : stage_.states.gdn) {
     const std::byte* base = stage_.page_memory->data() + page.index * stage_.states.page_bytes;
     const auto* state = reinterpret_cast<const float*>(base + place.state_offset);
+    const auto* window = reinterpret_cast<const float*>(base + place.window_offset);
     LayerState layer{.layer = place.layer, .state = std::vector<float>(state, state + values)};
     layer.window.resize(channels * taps);
     for (std::size_t t = 0; t < taps; ++t) {
       for (std::size_t ch = 0; ch < channels; ++ch) {
-        layer.window[ch * taps + t] =
-            load_act(base + place.window_offset, stage_.activation, t * channels + ch);
+        layer.window[ch * taps + t] = window[t * channels + ch];
       }
     }
     layers.push_back(std::move(layer));
@@ -87,15 +79,13 @@ Status DeviceExecutable::write_page(PageRef page, std::span<const LayerState> la
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const GdnPlace& place = stage_.states.gdn[i];
     auto* state = reinterpret_cast<float*>(base + place.state_offset);
+    auto* window = reinterpret_cast<float*>(base + place.window_offset);
     for (std::size_t v = 0; v < values; ++v) {
       state[v] = layers[i].state[v];
     }
     for (std::size_t t = 0; t < taps; ++t) {
       for (std::size_t ch = 0; ch < channels; ++ch) {
-        store_act(base + place.window_offset,
-                  stage_.activation,
-                  t * channels + ch,
-                  layers[i].window[ch * taps + t]);
+        window[t * channels + ch] = layers[i].window[ch * taps + t];
       }
     }
   }

@@ -1,10 +1,12 @@
 // `troupe bench`, `troupe devices` and `troupe plan`.
 #include "tests/deploy/program.h"
+#include "tests/support/temp_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -68,6 +70,43 @@ TEST(TroupeBench, PrintsATableForPeople) {
   EXPECT_EQ(ended.code, 0) << ended.err;
   EXPECT_THAT(ended.out, HasSubstr("prefill    8 tokens x 1: "));
   EXPECT_THAT(ended.out, HasSubstr("decode     2 tokens x 1: "));
+}
+
+TEST(TroupeBench, ProfilesOneMoreRun) {
+  const test::TempDirectory folder;
+  const std::string trace = folder.path() / "trace.json";
+  const std::vector<std::string> arguments = {"bench",
+                                              "--prompt-tokens",
+                                              "8",
+                                              "--output-tokens",
+                                              "2",
+                                              "--repetitions",
+                                              "1",
+                                              "--profile",
+                                              "--trace",
+                                              trace};
+  const Ended table = run_program(arguments);
+  auto with_json = arguments;
+  with_json.emplace_back("--json");
+  const json object = parse(with_json);
+
+  EXPECT_EQ(table.code, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("\ndecode programs "));
+  std::uint64_t launches = 0;
+  for (const json& kind : object["profile"]) {
+    launches += kind["launches"].get<std::uint64_t>();
+  }
+  EXPECT_GT(launches, 0U);
+  std::ifstream file(trace);
+  EXPECT_EQ(json::parse(file)["traceEvents"].size(), launches);
+}
+
+TEST(TroupeBench, SaysBeforeItMeasuresThatATraceCannotBeWritten) {
+  const Ended ended =
+      run_program({"bench", "--repetitions", "1000", "--trace", "/no/such/folder/trace.json"});
+
+  EXPECT_EQ(ended.code, 2) << ended.out;
+  EXPECT_THAT(ended.err, HasSubstr("--trace /no/such/folder/trace.json"));
 }
 
 TEST(TroupeDevices, SaysWhatTheProcessorCanDo) {

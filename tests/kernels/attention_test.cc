@@ -146,7 +146,7 @@ std::vector<float> attend(const KernelSet& set,
                      .kv_offset = cache.offset(),
                      .block_bytes = cache.block_bytes()};
   if (ending == Ending::kGate) {
-    args.gate = rig.put_act(gate);
+    args.gate = rig.put(gate);
   }
   rig.run(set, KernelId::kAttention, &args, order);
   return f32 ? rig.get<float>(args.out, q.size()) : rig.get_act(args.out, q.size());
@@ -262,14 +262,13 @@ Prepared prepare(const KernelSet& set,
   Rig rig(act);
   Cache cache(rig, heads);
   rig.add_segment(rows, static_cast<std::int32_t>(position), kZeroPage, kNoPage, 2);
-  const Ref q = rig.put_act(noise(1, rows * heads.q_width(), 3));
-  AttentionPrepareArgs args{.q = q,
-                            .k = rig.put_act(noise(2, rows * heads.kv_width(), 3)),
-                            .v = rig.put_act(noise(3, rows * heads.kv_width(), 3)),
+  AttentionPrepareArgs args{.q = rig.put(noise(1, rows * heads.q_width(), 3)),
+                            .k = rig.put(noise(2, rows * heads.kv_width(), 3)),
+                            .v = rig.put(noise(3, rows * heads.kv_width(), 3)),
                             .q_norm = rig.put(noise(4, heads.dim)),
                             .k_norm = rig.put(noise(5, heads.dim)),
                             .rope = rig.put(noise(6, std::size_t{rows} * 2 * half)),
-                            .q_out = q,
+                            .q_out = rig.act_room(rows * heads.q_width()),
                             .heads = heads.heads,
                             .kv_heads = heads.kv_heads,
                             .dim = heads.dim,
@@ -277,7 +276,7 @@ Prepared prepare(const KernelSet& set,
                             .kv_offset = cache.offset(),
                             .block_bytes = cache.block_bytes()};
   rig.run(set, KernelId::kAttentionPrepare, &args, order);
-  Prepared result{rig.get_act(q, rows * heads.q_width()), {}, {}};
+  Prepared result{rig.get_act(args.q_out, rows * heads.q_width()), {}, {}};
   for (std::uint32_t t = 0; t < rows; ++t) {
     const Ref block = cache.block(2, position + t);
     const std::vector<float> all = rig.get_act(block, cache.block_bytes() / size_of(act));
@@ -375,9 +374,9 @@ TEST_P(AttentionPage, RotationEqualsTheModelPage) {  // 3.5.1
   // A weight that undoes the norm.
   const Ref weight =
       rig.put(std::vector<float>(64, static_cast<float>(std::sqrt(squares / 64 + 1e-6))));
-  const AttentionPrepareArgs args{.q = rig.put_act(x),
-                                  .k = rig.put_act(x),
-                                  .v = rig.put_act(x),
+  const AttentionPrepareArgs args{.q = rig.put(x),
+                                  .k = rig.put(x),
+                                  .v = rig.put(x),
                                   .q_norm = weight,
                                   .k_norm = weight,
                                   .rope = table.out,

@@ -35,11 +35,8 @@ struct Reference {
         window(start_window.begin(), start_window.end()),
         s_(s) {}
 
-  void row(const float* qkv,
-           const float* ba,
-           const std::vector<float>& coefficients,
-           Activation act) {
-    convolve(qkv, act);
+  void row(const float* qkv, const float* ba, const std::vector<float>& coefficients) {
+    convolve(qkv);
     const std::vector<float> bias = noise(6, s_.value_heads);
     for (std::uint32_t h = 0; h < s_.value_heads; ++h) {
       beta.push_back(sigmoid(static_cast<double>(ba[h])));
@@ -51,7 +48,7 @@ struct Reference {
   }
 
  private:
-  void convolve(const float* qkv, Activation act) {
+  void convolve(const float* qkv) {
     const std::vector<float> taps = noise(5, s_.taps * s_.channels());
     window.insert(window.end(), qkv, qkv + s_.channels());
     std::vector<double> c(s_.channels());
@@ -59,7 +56,7 @@ struct Reference {
       for (std::size_t tap = 0; tap < s_.taps; ++tap) {
         c[i] += static_cast<double>(taps[tap * c.size() + i]) * window[tap * c.size() + i];
       }
-      c[i] = static_cast<double>(narrowed(static_cast<float>(silu(c[i])), act));
+      c[i] = silu(c[i]);
     }
     window.erase(window.begin(), window.begin() + static_cast<std::ptrdiff_t>(s_.channels()));
     for (std::size_t head = 0; head < 2 * std::size_t{s_.key_heads}; ++head) {

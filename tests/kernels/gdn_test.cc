@@ -28,9 +28,7 @@ class Layer final {
       const std::vector<float> window =
           zero ? std::vector<float>(shape.window_count()) : noise(200 + page, shape.window_count());
       std::memcpy(rig.at<float>(state_ref(page)), state.data(), state.size() * sizeof(float));
-      for (std::size_t i = 0; i < window.size(); ++i) {
-        rig.set_act(window_ref(page), i, window[i]);
-      }
+      std::memcpy(rig.at<float>(window_ref(page)), window.data(), window.size() * sizeof(float));
     }
   }
 
@@ -40,7 +38,7 @@ class Layer final {
            Order order = Order::kAtOnce) {
     const std::size_t rows = rig.rows.size();
     GdnConvArgs conv;
-    conv.qkv = rig.put_act(qkv);
+    conv.qkv = rig.put(qkv);
     conv.ba = rig.put(ba);
     conv.conv = rig.put(noise(5, shape_.taps * shape_.channels()));
     conv.a_coefficient = rig.put(coefficients());
@@ -83,7 +81,7 @@ class Layer final {
     return rig.get<float>(state_ref(page), shape_.state_count());
   }
   [[nodiscard]] std::vector<float> window(std::uint32_t page) {
-    return rig.get_act(window_ref(page), shape_.window_count());
+    return rig.get<float>(window_ref(page), shape_.window_count());
   }
 
   static void append(std::vector<float>& all, const std::vector<float>& more) {
@@ -165,8 +163,7 @@ TEST_P(Gdn, EqualsThePlainRecurrence) {
       for (std::uint32_t t = segment.first_row; t < segment.first_row + segment.rows; ++t) {
         reference.row(qkv.data() + t * shape.channels(),
                       ba.data() + t * 2 * std::size_t{shape.value_heads},
-                      layer.coefficients(),
-                      act());
+                      layer.coefficients());
       }
       references.push_back(reference);
     }
@@ -183,12 +180,11 @@ TEST_P(Gdn, EqualsThePlainRecurrence) {
       }
       out.insert(out.end(), r.out.begin(), r.out.end());
       const auto page = static_cast<std::uint32_t>(4 + s);
-      expect_near(layer.state(page), r.state, act(), 1e-5);
+      expect_near(layer.state(page), r.state, Activation::kF32, 1e-5);
       expect_near(layer.window(page), r.window, Activation::kF32, 0);
     }
-    // bf16: a convolution that lies between two values may be rounded to the other one.
-    expect_near(layer.conv_outputs(), joined(conv), act(), 1e-5);
-    expect_near(layer.out(), out, act(), act() == Activation::kBF16 ? 2e-3 : 1e-5);
+    expect_near(layer.conv_outputs(), joined(conv), Activation::kF32, 1e-5);
+    expect_near(layer.out(), out, Activation::kF32, 1e-5);
   }
 }
 
@@ -234,7 +230,7 @@ TEST_P(GdnPage, ConvolutionEqualsTheModelPage) {  // 3.6, step 2; only v is left
   }
   const Ref page = rig.put(std::vector<float>(shape.page_bytes() / 4), Arena::kPages);
   ASSERT_EQ(page.offset, 0U);
-  const GdnConvArgs args{.qkv = rig.put_act(qkv),
+  const GdnConvArgs args{.qkv = rig.put(qkv),
                          .ba = rig.put(std::vector<float>(10)),
                          .conv = rig.put(taps),
                          .a_coefficient = rig.put<float>({-1}),
@@ -254,8 +250,10 @@ TEST_P(GdnPage, ConvolutionEqualsTheModelPage) {  // 3.6, step 2; only v is left
 
   rig.run(set(), KernelId::kGdnConv, &args);
 
-  expect_near(
-      rig.get<float>(args.v, 5), {0.311230, -0.232269, -0.201225, 1.925688, 0.052498}, act(), 1e-6);
+  expect_near(rig.get<float>(args.v, 5),
+              {0.311230, -0.232269, -0.201225, 1.925688, 0.052498},
+              Activation::kF32,
+              1e-6);
 }
 
 std::vector<float> unit_vectors(std::vector<float> x, double scale) {
@@ -285,7 +283,7 @@ TEST_P(GdnPage, ScanAndNormEqualTheModelPage) {  // 3.6, the test vector
     decay.push_back(static_cast<float>(std::exp(-std::exp(i % 2 == 0 ? 0 : .7) * step)));
     beta.push_back(static_cast<float>(sigmoid(static_cast<double>(b[i]))));
   }
-  const Ref qkv = rig.put_act(std::vector<float>(3 * shape.channels()));
+  const Ref qkv = rig.put(std::vector<float>(3 * shape.channels()));
   const Ref q = rig.put(unit_vectors({1, 2, -1, .5F, .5F, -1, 2, 1, -1, .25F, .75F, 2}, 0.5));
   const Ref k = rig.put(unit_vectors({.5F, -.5F, 1, 2, 1, 1, -1, .5F, 2, 0, -.5F, 1}, 1));
   const Ref v = rig.put<float>({1, -1, .5F, 2, 0, 1, -1, 1, 2, .5F, 1, -.5F});
@@ -304,12 +302,13 @@ TEST_P(GdnPage, ScanAndNormEqualTheModelPage) {  // 3.6, the test vector
                          .page_bytes = shape.page_bytes(),
                          .state_offset = 0,
                          .window_offset = shape.window_offset()};
-  const GdnNormArgs norm{.o = args.out,
-                         .z = rig.put_act({.5F, -1, 2, .1F, 1, 1, -.3F, .4F, .2F, -2, 1.5F, -.5F}),
-                         .weight = rig.put<float>({1.1F, .9F}),
-                         .out = rig.act_room(12),
-                         .heads = 2,
-                         .dim = 2};
+  const GdnNormArgs norm{
+      .o = args.out,
+      .z = rig.put<float>({.5F, -1, 2, .1F, 1, 1, -.3F, .4F, .2F, -2, 1.5F, -.5F}),
+      .weight = rig.put<float>({1.1F, .9F}),
+      .out = rig.act_room(12),
+      .heads = 2,
+      .dim = 2};
 
   rig.run(set(), KernelId::kGdnScan, &args);
   rig.run(set(), KernelId::kGdnNorm, &norm);
@@ -327,7 +326,7 @@ TEST_P(GdnPage, ScanAndNormEqualTheModelPage) {  // 3.6, the test vector
                -.104234,
                -.028883,
                .016207},
-              act(),
+              Activation::kF32,
               2e-6);
   expect_near(rig.get_act(norm.out, 12),
               {-.342068,

@@ -26,28 +26,32 @@ struct LinearCase {
   Epilogue epilogue = Epilogue::kNone;
   bool out_f32 = false;
   std::uint64_t seed = 1;
+  bool x_f32 = false;  // else of the activation type
+
+  [[nodiscard]] Activation x_type() const { return x_f32 ? Activation::kF32 : act; }
 };
 
 class Linear final {
  public:
   explicit Linear(const LinearCase& setup) : setup_(setup), memory_(std::size_t{12} << 20) {
     Rng rng(setup.seed);
-    x = random_matrix(setup.shape.rows, setup.shape.inputs, dtype_of(setup.act), rng);
+    x = random_matrix(setup.shape.rows, setup.shape.inputs, dtype_of(setup.x_type()), rng);
     gate = random_matrix(setup.shape.outputs, setup.shape.inputs, setup.weight_type, rng);
     up = random_matrix(setup.shape.outputs, setup.shape.inputs, setup.weight_type, rng);
     x_stride_ = setup.shape.inputs + 3;
     // Beyond K stands NaN, which must not be read into a sum.
-    std::vector<std::byte> rows(std::size_t{setup.shape.rows} * x_stride_ * size_of(setup.act),
+    std::vector<std::byte> rows(std::size_t{setup.shape.rows} * x_stride_ * size_of(setup.x_type()),
                                 std::byte{0xff});
-    const std::size_t row_bytes = setup.shape.inputs * size_of(setup.act);
+    const std::size_t row_bytes = setup.shape.inputs * size_of(setup.x_type());
     for (std::size_t row = 0; row < setup.shape.rows; ++row) {
-      std::memcpy(rows.data() + row * x_stride_ * size_of(setup.act),
+      std::memcpy(rows.data() + row * x_stride_ * size_of(setup.x_type()),
                   x.bytes.data() + row * row_bytes,
                   row_bytes);
     }
     args_.x = memory_.put(rows);
     args_.inputs = setup.shape.inputs;
     args_.x_stride = x_stride_;
+    args_.x_f32 = setup.x_f32;
     args_.part_count = 1;
     LinearPart& part = args_.parts[0];
     part.weight = setup.epilogue == Epilogue::kSwiglu ? pack_pair(gate, up, memory_)
@@ -66,7 +70,7 @@ class Linear final {
     const std::size_t bytes = rows * args_.parts[0].out_stride * element();
     args_.parts[0].out = memory_.allocate(bytes);
     LinearArgs args = args_;
-    args.x.offset += std::size_t{first} * x_stride_ * size_of(setup_.act);
+    args.x.offset += std::size_t{first} * x_stride_ * size_of(setup_.x_type());
     const std::vector<StepRow> step_rows(rows);
     StepTable step;
     step.rows = step_rows;
@@ -173,6 +177,25 @@ TEST_P(MatrixProduct, WritesFp32WhenAsked) {
   for (const Activation act : activations()) {
     Linear linear({.shape = {4, 70, 40}, .act = act, .out_f32 = true});
     EXPECT_EQ(linear.errors(linear.run(*set_)), 0);
+  }
+}
+
+TEST_P(MatrixProduct, OfAnFp32InputIsTheSameInEverySetAndWithAnyActivations) {
+  for (const DType type : {DType::kBF16, DType::kF8E4M3, DType::kF32}) {
+    for (const std::uint32_t rows : {1U, 5U, 40U}) {
+      SCOPED_TRACE(::testing::Message() << name(type) << ", " << rows << " rows");
+      const LinearCase fp32{
+          .shape = {rows, 161, 66}, .weight_type = type, .act = Activation::kF32, .out_f32 = true};
+      LinearCase mixed = fp32;
+      mixed.act = Activation::kBF16;
+      mixed.x_f32 = true;
+      Linear linear(mixed);
+
+      const auto out = linear.run(*set_);
+
+      EXPECT_EQ(linear.errors(out), 0);
+      EXPECT_EQ(out, Linear(fp32).run(matrix_set("scalar")));
+    }
   }
 }
 

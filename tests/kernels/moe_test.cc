@@ -127,15 +127,15 @@ std::vector<float> combine(
                       .weights = rig.put(noise(2, 5 * 3)),
                       .shared = {},
                       .shared_gate = {},
-                      .out = rig.act_room(5 * 70),
+                      .out = rig.room(5 * 70 * 4),
                       .width = 70,
                       .top_k = 3};
   if (shared) {
-    args.shared = rig.put_act(noise(3, 5 * 70));
+    args.shared = rig.put(noise(3, 5 * 70));
     args.shared_gate = rig.put(noise(4, 5, 3));
   }
   rig.run(set, KernelId::kMoeCombine, &args, order);
-  return rig.get_act(args.out, rows * std::size_t{70});
+  return rig.get<float>(args.out, rows * std::size_t{70});
 }
 
 TEST_P(Moe, CombineAddsChoicesAndTheSharedExpert) {
@@ -159,7 +159,7 @@ TEST_P(Moe, CombineAddsChoicesAndTheSharedExpert) {
       }
     }
     const std::vector<float> got = combine(set(), act(), Order::kAtOnce, 5, with_shared);
-    expect_near(got, want, act());
+    expect_near(got, want, Activation::kF32);
     expect_one_truth([with_shared](const KernelSet& which, Order order) {
       return combine(which, act(), order, 5, with_shared);
     });

@@ -22,11 +22,6 @@ namespace troupe::testing {
 
 enum class Order { kAtOnce, kOneByOne, kBackwards };
 
-// An activation type's idea of a value.
-inline float narrowed(float value, Activation act) {
-  return act == Activation::kBF16 ? bf16_to_f32(f32_to_bf16(value)) : value;
-}
-
 class Rig final {
  public:
   explicit Rig(Activation act) : act_(act) {}

@@ -23,7 +23,7 @@ std::vector<float> operator+(std::vector<float> a, const std::vector<float>& b) 
 TEST_P(NormPage, NormEqualsTheModelPage) {  // 3.2
   Rig rig(Activation::kF32);
   rig.add_segment(1);
-  const NormArgs args{.x = rig.put_act({1, -2, 3, .5F}),
+  const NormArgs args{.x = rig.put<float>({1, -2, 3, .5F}),
                       .delta = {},
                       .weight = rig.put<float>({1.1F, .7F, 1, 2}),
                       .out = rig.act_room(4),
@@ -39,6 +39,7 @@ struct NormCase {
   bool delta, sampled;
 };
 
+// The normed rows, then the sums, both fp32.
 std::vector<float> run_norm(const KernelSet& set,
                             Activation act,
                             Order order,
@@ -47,21 +48,27 @@ std::vector<float> run_norm(const KernelSet& set,
   rig.add_segment(shape.rows);
   rig.sampled = {{1, {}}, {3, {}}};
   const std::size_t count = std::size_t{shape.rows} * shape.width;
-  NormArgs args{.x = rig.put_act(noise(1, count, 3)),
+  NormArgs args{.x = rig.put(noise(1, count, 3)),
                 .delta = {},
                 .weight = rig.put(noise(3, shape.width)),
                 .out = rig.act_room(count),
                 .width = shape.width};
   if (shape.delta) {
-    args.delta = rig.put_act(noise(2, count, 2));
+    args.delta = rig.put(noise(2, count, 2));
   }
   args.rows = shape.sampled ? RowSet::kSampled : RowSet::kAll;
+  args.out_f32 = rig.room(count * 4);
   rig.run(set, KernelId::kNorm, &args, order);
-  return rig.get_act(args.out, (shape.sampled ? 2 : shape.rows) * std::size_t{shape.width}) +
-         rig.get_act(args.x, count);
+  const std::size_t written = (shape.sampled ? 2 : shape.rows) * std::size_t{shape.width};
+  const std::vector<float> exact = rig.get<float>(args.out_f32, written);
+  const std::vector<float> out = rig.get_act(args.out, written);
+  for (std::size_t i = 0; i < written; ++i) {
+    EXPECT_EQ(out[i], act == Activation::kF32 ? exact[i] : bf16_to_f32(f32_to_bf16(exact[i])));
+  }
+  return exact + rig.get<float>(args.x, count);
 }
 
-std::vector<double> norm_reference(Activation act, const NormCase& shape) {
+std::vector<double> norm_reference(const NormCase& shape) {
   std::vector<float> x = noise(1, std::size_t{shape.rows} * shape.width, 3);
   const std::vector<float> delta = noise(2, x.size(), 2);
   const std::vector<float> weight = noise(3, shape.width);
@@ -73,8 +80,7 @@ std::vector<double> norm_reference(Activation act, const NormCase& shape) {
     double squares = 0;
     for (std::uint32_t i = 0; i < shape.width; ++i) {
       float& value = x[std::size_t{row} * shape.width + i];
-      value =
-          shape.delta ? narrowed(value + delta[std::size_t{row} * shape.width + i], act) : value;
+      value += shape.delta ? delta[std::size_t{row} * shape.width + i] : 0;
       squares += static_cast<double>(value) * static_cast<double>(value);
     }
     for (std::uint32_t i = 0; i < shape.width; ++i) {
@@ -92,7 +98,9 @@ TEST_P(RowKernels, NormIsRightForRaggedWidths) {
                                 {5, 100, true, true},
                                 {4, 33, false, true},
                                 {4, 2048, true, false}}) {
-    expect_near(run_norm(set(), act(), Order::kAtOnce, shape), norm_reference(act(), shape), act());
+    const std::vector<float> got = run_norm(set(), act(), Order::kAtOnce, shape);
+    const std::vector<double> want = norm_reference(shape);
+    expect_near(got, want, Activation::kF32);
     expect_one_truth([&shape](const KernelSet& which, Order order) {
       return run_norm(which, act(), order, shape);
     });
@@ -113,14 +121,15 @@ std::vector<float> run_elementwise(
   const std::vector<float> a = noise(7, 3 * std::size_t{width}, 20);
   const std::vector<float> b = noise(8, 3 * std::size_t{width}, 20);
   const Ref out = rig.act_room(3 * std::size_t{width});
-  const AddArgs add{rig.put_act(a), rig.put_act(b), out, width};
+  const AddArgs add{rig.put(a), rig.put(b), rig.room(3 * std::size_t{width} * 4), width};
   const SiluMulArgs silu_mul{rig.put(a), rig.put(b), out, width};
-  const GateMulArgs gate_mul{rig.put(a), rig.put_act(b), out, width};
+  const GateMulArgs gate_mul{rig.put(a), rig.put(b), out, width};
   const void* args = id == KernelId::kAdd       ? static_cast<const void*>(&add)
                      : id == KernelId::kSiluMul ? static_cast<const void*>(&silu_mul)
                                                 : &gate_mul;
   rig.run(set, id, args, order);
-  return rig.get_act(out, 3 * std::size_t{width});
+  return id == KernelId::kAdd ? rig.get<float>(add.out, 3 * std::size_t{width})
+                              : rig.get_act(out, 3 * std::size_t{width});
 }
 
 TEST_P(RowKernels, ElementwiseKernelsAreRight) {
@@ -137,7 +146,9 @@ TEST_P(RowKernels, ElementwiseKernelsAreRight) {
       silu_mul.push_back(silu(x) * y);
       gate_mul.push_back(x * sigmoid(y));
     }
-    expect_near(run_elementwise(set(), act(), Order::kAtOnce, KernelId::kAdd, width), sum, act());
+    expect_near(run_elementwise(set(), act(), Order::kAtOnce, KernelId::kAdd, width),
+                sum,
+                Activation::kF32);
     expect_near(
         run_elementwise(set(), act(), Order::kAtOnce, KernelId::kSiluMul, width), silu_mul, act());
     expect_near(
@@ -157,7 +168,7 @@ std::vector<float> run_gdn_norm(const KernelSet& set,
   Rig rig(act);
   rig.add_segment(2);
   const GdnNormArgs args{.o = rig.put(noise(1, 2 * 3 * 20)),
-                         .z = rig.put_act(noise(2, 2 * 3 * 20, 4)),
+                         .z = rig.put(noise(2, 2 * 3 * 20, 4)),
                          .weight = rig.put(noise(3, 20)),
                          .out = rig.act_room(2 * 3 * 20),
                          .heads = 3,
@@ -225,14 +236,14 @@ TEST_P(RowKernels, EmbedReadsTheRowOfEachToken) {
   EmbedArgs args{.table = rig.put(table),
                  .table_type = DType::kF32,
                  .panel = {},
-                 .out = rig.act_room(15),
+                 .out = rig.room(15 * 4),
                  .hidden = 5};
 
   rig.run(set(), KernelId::kEmbed, &args);
 
   const std::vector<float> want = std::vector<float>(table.begin() + 10, table.end()) +
                                   std::vector<float>(table.begin(), table.begin() + 10);
-  EXPECT_EQ(rig.get_act(args.out, 15), want);
+  EXPECT_EQ(rig.get<float>(args.out, 15), want);
 
   std::vector<bf16> narrow(15);
   for (std::size_t i = 0; i < 15; ++i) {
@@ -241,7 +252,7 @@ TEST_P(RowKernels, EmbedReadsTheRowOfEachToken) {
   args.table = rig.put(narrow);
   args.table_type = DType::kBF16;
   rig.run(set(), KernelId::kEmbed, &args);
-  EXPECT_EQ(rig.get_act(args.out, 15), want);
+  EXPECT_EQ(rig.get<float>(args.out, 15), want);
 }
 
 TEST_P(RowKernels, EmbedGivesZerosForAnAnswerlessRow) {
@@ -252,12 +263,12 @@ TEST_P(RowKernels, EmbedGivesZerosForAnAnswerlessRow) {
   const EmbedArgs args{.table = rig.put(noise(4, 5)),
                        .table_type = DType::kF32,
                        .panel = {},
-                       .out = rig.act_room(5),
+                       .out = rig.room(5 * 4),
                        .hidden = 5};
 
   rig.run(set(), KernelId::kEmbed, &args);
 
-  EXPECT_EQ(rig.get_act(args.out, 5), std::vector<float>(5, 0.0F));
+  EXPECT_EQ(rig.get<float>(args.out, 5), std::vector<float>(5, 0.0F));
 }
 
 TEST_P(RowKernels, EmbedGathersFromThePanelsOfATiedHead) {
@@ -283,7 +294,7 @@ TEST_P(RowKernels, EmbedGathersFromThePanelsOfATiedHead) {
   const EmbedArgs args{.table = {},
                        .table_type = DType::kBF16,
                        .panel = {panels, {}, WeightFormat::kPanelBF16},
-                       .out = rig.act_room(3 * kHidden),
+                       .out = rig.room(3 * kHidden * 4),
                        .hidden = kHidden};
 
   rig.run(set(), KernelId::kEmbed, &args);
@@ -292,7 +303,7 @@ TEST_P(RowKernels, EmbedGathersFromThePanelsOfATiedHead) {
   for (const int token : {36, 0, 17}) {
     want.insert(want.end(), table.begin() + token * 70, table.begin() + token * 70 + 70);
   }
-  EXPECT_EQ(rig.get_act(args.out, 3 * kHidden), want);
+  EXPECT_EQ(rig.get<float>(args.out, 3 * kHidden), want);
 }
 
 }  // namespace
