@@ -25,8 +25,9 @@ def asked_llama(url, ids, prompt):
     for at in range(prompt, len(ids)):
         answer = post(url + "/completion", {"prompt": ids[:at], "n_predict": 1, "n_probs": LIKELIEST,
                                             "cache_prompt": True})
-        likeliest = answer["completion_probabilities"][0]["top_logprobs"]
-        found.append(next((t["logprob"] for t in likeliest if t["id"] == ids[at]), math.nan))
+        # No list at all where the token it chose was an end.
+        chosen = answer.get("completion_probabilities") or [{"top_logprobs": []}]
+        found.append(next((t["logprob"] for t in chosen[0]["top_logprobs"] if t["id"] == ids[at]), math.nan))
     return found
 
 

@@ -112,12 +112,12 @@ def troupe_start(run, what, checkpoint=None):
 
 
 def troupe_first_start(run, what):
-    """On a copy (of links) that holds nothing that an earlier start may have left beside the checkpoint."""
+    """On a folder of links, without what an earlier start may have left beside the checkpoint."""
     folder = tempfile.mkdtemp(prefix="fresh-", dir=".")
     try:
         for name in os.listdir(run.options.model):
             if name.endswith((".json", ".txt", ".safetensors")):
-                os.link(os.path.join(run.options.model, name), os.path.join(folder, name))
+                os.symlink(os.path.abspath(os.path.join(run.options.model, name)), os.path.join(folder, name))
         return troupe_start(run, what, folder)
     finally:
         shutil.rmtree(folder)

@@ -31,6 +31,8 @@ inline constexpr std::uint32_t kLongSpan = 4096;  // inputs at a time with one c
 inline constexpr std::uint32_t kShortSpan = 512;  // with more
 inline constexpr std::uint32_t kF8Span =
     256;  // F8 with one chunk: the expanded weights stay in the first-level cache
+inline constexpr std::uint32_t kF8Ahead =
+    2;  // spans between asking for F8 panels and expanding them
 inline constexpr std::uint32_t kRowsMax = 32;  // of any engine's chunk
 
 // A group of panels times a block of rows.
@@ -204,8 +206,15 @@ void multiply(const Product& product, std::byte* memory) {
       const auto* from =
           reinterpret_cast<const std::uint8_t*>(product.weights) + std::size_t{first} * kLanes;
       block.panel_stride = std::size_t{padded} * kLanes;
+      // What is expanded kF8Ahead spans later: of this group, then of the next.
+      const std::size_t ahead = std::size_t{kF8Ahead} * span * kLanes;
+      const std::size_t left = panel - std::size_t{first} * kLanes;
+      const std::uint8_t* later = from + ahead + (ahead < left ? 0 : (product.panels - 1) * panel);
       for (std::uint32_t p = 0; p < product.panels; ++p) {
-        expand_f8(from + p * panel, scratch.expanded + p * block.panel_stride, block.panel_stride);
+        expand_f8(from + p * panel,
+                  scratch.expanded + p * block.panel_stride,
+                  block.panel_stride,
+                  later + p * panel);
       }
       block.weights = reinterpret_cast<const W*>(scratch.expanded);
     } else {

@@ -11,9 +11,7 @@ struct F8 {  // an element of an F8 panel
   std::uint8_t code;
 };
 
-#if defined(TROUPE_VEC_SCALAR)
-
-TROUPE_LANE bf16 f8_to_bf16(std::uint8_t code) {
+static constexpr bf16 f8_to_bf16(std::uint8_t code) {
   // m * 2^-9 for the eight codes without an exponent.
   constexpr bf16 kSmall[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
   const std::uint32_t sign = (code & 0x80U) << 8;
@@ -27,8 +25,10 @@ TROUPE_LANE bf16 f8_to_bf16(std::uint8_t code) {
   return static_cast<bf16>(sign | ((magnitude << 4) + (120U << 7)));
 }
 
-// count: a multiple of 32.
-inline void expand_f8(const std::uint8_t* from, bf16* to, std::size_t count) {
+#if defined(TROUPE_VEC_SCALAR)
+
+// count: a multiple of 64.
+inline void expand_f8(const std::uint8_t* from, bf16* to, std::size_t count, const std::uint8_t*) {
   for (std::size_t i = 0; i < count; ++i) {
     to[i] = f8_to_bf16(from[i]);
   }
@@ -106,15 +106,66 @@ TROUPE_LANE F8Line expand_f8_line(const void* from) {
   return {_mm256_permute2x128_si256(low, high, 0x20), _mm256_permute2x128_si256(low, high, 0x31)};
 }
 
-// count: a multiple of 32.
-inline void expand_f8(const std::uint8_t* from, bf16* to, std::size_t count) {
+#if defined(__AVX512VBMI__)
+
+// Upper and lower bytes of what the 128 codes without a sign mean.
+struct F8Bytes {
+  alignas(64) std::uint8_t upper[128];
+  alignas(64) std::uint8_t lower[128];
+};
+consteval F8Bytes f8_bytes() {
+  F8Bytes bytes{};
+  for (unsigned code = 0; code < 128; ++code) {
+    const bf16 value = f8_to_bf16(static_cast<std::uint8_t>(code));
+    bytes.upper[code] = static_cast<std::uint8_t>(value >> 8);
+    bytes.lower[code] = static_cast<std::uint8_t>(value & 0xffU);
+  }
+  return bytes;
+}
+
+// Every code by table: VPERMI2B looks up 64 of 128 bytes at once. The quarters of a load are put in
+// the order in which interleaving within 128 bits leaves the elements ascending. count: a multiple
+// of 64. Asks the second-level cache for as much at `later`: the few lines that the first level can
+// wait for would be the limit.
+inline void expand_f8(const std::uint8_t* from,
+                      bf16* to,
+                      std::size_t count,
+                      const std::uint8_t* later) {
+  static constexpr F8Bytes kBytes = f8_bytes();
+  const __m512i upper_0 = _mm512_load_si512(kBytes.upper);
+  const __m512i upper_1 = _mm512_load_si512(kBytes.upper + 64);
+  const __m512i lower_0 = _mm512_load_si512(kBytes.lower);
+  const __m512i lower_1 = _mm512_load_si512(kBytes.lower + 64);
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
+  const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+  for (std::size_t i = 0; i < count; i += 64) {
+    __builtin_prefetch(later + i, 0, 2);
+    const __m512i code = _mm512_permutexvar_epi64(order, _mm512_loadu_si512(from + i));
+    const __m512i lower = _mm512_permutex2var_epi8(lower_0, code, lower_1);
+    __m512i upper = _mm512_permutex2var_epi8(upper_0, code, upper_1);
+    upper = _mm512_ternarylogic_epi64(upper, code, sign, 0xf8);  // upper | (code & sign)
+    _mm512_storeu_si512(to + i, _mm512_unpacklo_epi8(lower, upper));
+    _mm512_storeu_si512(to + i + 32, _mm512_unpackhi_epi8(lower, upper));
+  }
+}
+
+#else
+
+// count: a multiple of 64. Asks the second-level cache for as much at `later`: the few lines that
+// the first level can wait for would be the limit.
+inline void expand_f8(const std::uint8_t* from,
+                      bf16* to,
+                      std::size_t count,
+                      const std::uint8_t* later) {
   for (std::size_t i = 0; i < count; i += 32) {
-    __builtin_prefetch(from + count + i);  // the next span: it arrives while this one is multiplied
+    __builtin_prefetch(later + i, 0, 2);
     const F8Line line = expand_f8_line(from + i);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), line.first);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i + 16), line.second);
   }
 }
+
+#endif
 
 #endif
 

@@ -210,7 +210,9 @@ bool has_avx512() {
 }
 
 bool has_avx512_bf16() {
-  return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0;
+  // VBMI, which expands F8 weights, is missing in one generation only (Cooper Lake).
+  return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0 &&
+         __builtin_cpu_supports("avx512vbmi") != 0;
 }
 
 bool has_amx_bf16() {
