@@ -7,7 +7,7 @@ namespace troupe {
 namespace {
 
 double seconds(std::int64_t ns) {
-  return std::chrono::duration<double>(Time(ns)).count();
+  return in_seconds(Time(ns));
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ void NodeRecord::tokens(std::size_t count, Time since_last) {
   telemetry_.update([count, since_last](NodeStatus& status) {
     status.generated_tokens += count;
     if (count > 0 && since_last > Time{0}) {
-      status.between_tokens_s.add(seconds(since_last.count()) / static_cast<double>(count), count);
+      status.between_tokens_s.add(in_seconds(since_last) / static_cast<double>(count), count);
     }
   });
 }
@@ -94,7 +94,7 @@ void NodeRecord::done(StepId step, StepRows rows, const StepResult& result) {
   telemetry_.update([rows, &result](NodeStatus& status) {
     status.last_decode_rows = rows.decode;
     status.last_prompt_rows = rows.prompt;
-    status.last_step_s = seconds(result.duration.count());
+    status.last_step_s = in_seconds(result.duration);
     status.decode_rows += rows.decode;
     status.prompt_rows += rows.prompt;
     status.rows.add(rows.decode + rows.prompt);

@@ -109,8 +109,7 @@ class FileRun final {
     if (run_.stats) {
       const auto text =
           std::to_string(printed_) + " answers, " + std::to_string(tokens_) + " tokens, " +
-          rate_text(static_cast<double>(tokens_),
-                    std::chrono::duration<double>(world_.clock.now() - begin_).count()) +
+          rate_text(static_cast<double>(tokens_), in_seconds(world_.clock.now() - begin_)) +
           " tokens/s\n" + setting_text(service_.setting(), resident_bytes());
       std::fputs(text.c_str(), stderr);
     }

@@ -55,7 +55,7 @@ Result<double> read_bandwidth(Device& device, const Clock& clock) {
     device.parallel_for(kParts, [data, &sink](std::size_t part) {
       sink += sum_of(data + part * kPartBytes, kPartBytes);
     });
-    const double seconds = std::chrono::duration<double>(clock.now() - begin).count();
+    const double seconds = in_seconds(clock.now() - begin);
     best = std::max(best, seconds > 0 ? static_cast<double>(kBufferBytes) / seconds : 0);
   }
   return best;

@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -48,7 +47,7 @@ Json profile_json(const Profile& profile) {
     list.push_back({{"mode", name(key.first)},
                     {"launch", key.second},
                     {"launches", kind.launches},
-                    {"seconds", std::chrono::duration<double>(kind.time).count()},
+                    {"seconds", in_seconds(kind.time)},
                     {"bytes", kind.work.bytes},
                     {"multiplications", kind.work.multiplications}});
   }

@@ -9,10 +9,6 @@ namespace {
 
 constexpr std::uint64_t kPromptSeed = 20240607;
 
-double seconds(Time time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 std::uint32_t blocks_of(const BenchShape& shape) {
   return (shape.prompt_tokens + shape.output_tokens + kBlockTokens - 1) / kBlockTokens;
 }
@@ -151,7 +147,7 @@ Result<BenchRun::Seconds> BenchRun::run() {
   for (std::uint32_t i = 0; i < shape_.output_tokens; ++i) {
     TROUPE_TRY(decode());
   }
-  return Seconds{seconds(middle - start), seconds(clock_.now() - middle)};
+  return Seconds{in_seconds(middle - start), in_seconds(clock_.now() - middle)};
 }
 
 }  // namespace troupe::deploy

@@ -13,10 +13,6 @@
 namespace troupe::deploy {
 namespace {
 
-double seconds(Time time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 std::uint64_t stored_bytes(const TensorView& tensor) {
   const auto elements = std::uint64_t{tensor.rows} * tensor.columns;
   return tensor.rows == 1 ? elements * sizeof(float)
@@ -110,7 +106,7 @@ Result<Loaded> load_model(const CommonOptions& options,
                            request.stage,
                            load_options(options, request.directory, bar)));
   log_panels(loaded.stage->info().panels);
-  loaded.load_s = seconds(clock.now() - begin);
+  loaded.load_s = in_seconds(clock.now() - begin);
   loaded.decode_weight_bytes = decode_weight_bytes(*request.config, *checkpoint, request.batch);
   return loaded;
 }

@@ -11,12 +11,8 @@
 namespace troupe::deploy {
 namespace {
 
-double seconds(Time time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 double rate(double amount, Time time) {
-  return time.count() <= 0 ? 0 : amount / seconds(time);
+  return time.count() <= 0 ? 0 : amount / in_seconds(time);
 }
 
 // "layers.3.gdn.qkv" -> "layers.*.gdn.qkv"
@@ -59,9 +55,10 @@ std::vector<std::pair<Profile::Key, Profile::Kind>> Profile::kinds() const {
 
 std::string Profile::text(double bandwidth) const {
   std::string text;
+  const auto sorted = kinds();
   for (const Mode mode : {Mode::kRows, Mode::kDecode}) {
     Time total{0};
-    for (const auto& [key, kind] : kinds_) {
+    for (const auto& [key, kind] : sorted) {
       total += key.first == mode ? kind.time : Time{0};
     }
     if (total == Time{0}) {
@@ -75,7 +72,7 @@ std::string Profile::text(double bandwidth) const {
                  "GB/s",
                  "of mem",
                  "GFLOP/s");
-    for (const auto& [key, kind] : kinds()) {
+    for (const auto& [key, kind] : sorted) {
       if (key.first != mode) {
         continue;
       }
@@ -83,8 +80,8 @@ std::string Profile::text(double bandwidth) const {
       text += line("%-44.44s %8llu %9.2f %5.1f%%",
                    key.second.c_str(),
                    static_cast<unsigned long long>(kind.launches),
-                   1e3 * seconds(kind.time),
-                   100 * seconds(kind.time) / seconds(total));
+                   1e3 * in_seconds(kind.time),
+                   100 * in_seconds(kind.time) / in_seconds(total));
       if (kind.work.bytes > 0) {
         text += line(" %9.2f %6.0f%% %9.1f",
                      read / 1e9,
@@ -99,7 +96,7 @@ std::string Profile::text(double bandwidth) const {
 
 std::string Profile::trace() const {
   auto list = nlohmann::ordered_json::array();
-  const auto microseconds = [](Time time) { return 1e6 * seconds(time); };
+  const auto microseconds = [](Time time) { return 1e6 * in_seconds(time); };
   for (const Event& event : events_) {
     list.push_back({{"name", std::string(name(event.kernel)) + " " + event.node},
                     {"cat", name(event.kernel)},

@@ -26,7 +26,6 @@ class Profile final {
   };
   using Key = std::pair<Mode, std::string>;  // of the program; "linear layers.*.gdn.qkv"
 
-  [[nodiscard]] bool empty() const { return events_.empty(); }
   // By mode, most time first.
   [[nodiscard]] std::vector<std::pair<Key, Kind>> kinds() const;
   // The same as a table for each mode; bandwidth in bytes/s, 0: unknown.

@@ -101,10 +101,9 @@ void add_pool(MetricText& out, const std::string& what, const PoolUse& pool) {
 
 void add_progress(MetricText& out, const NodeStatus& status, Time now) {
   for (const auto& actor : status.progress) {
-    const auto age = std::chrono::duration<double>(std::max(now - actor.last, Time(0)));
     out.gauge("troupe_actor_idle_seconds",
               "Since an actor last finished something; a busy one with a high age is stalled.",
-              age.count(),
+              in_seconds(std::max(now - actor.last, Time(0))),
               {{"actor", actor.actor}});
   }
   for (const auto& actor : status.progress) {

@@ -16,10 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double seconds(Time time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 std::string text(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -39,7 +35,7 @@ Json progress_list(const NodeStatus& status, Time now) {
   for (const auto& actor : status.progress) {
     list.push_back({{"actor", actor.actor},
                     {"busy", actor.busy},
-                    {"age_s", seconds(std::max(now - actor.last, Time(0)))}});
+                    {"age_s", in_seconds(std::max(now - actor.last, Time(0)))}});
   }
   return list;
 }
@@ -97,8 +93,8 @@ ServeMonitor::Health ServeMonitor::health(Question question) const {
     good = false;
     answer = {{"status", "stalled"},
               {"actor", actor->actor},
-              {"age_s", seconds(now - actor->last)},
-              {"limit_s", seconds(options_.stall_after)}};
+              {"age_s", in_seconds(now - actor->last)},
+              {"limit_s", in_seconds(options_.stall_after)}};
   } else if (draining_) {
     good = question == Question::kLive;
     answer = {{"status", "draining"}};
@@ -119,7 +115,7 @@ std::string ServeMonitor::state_json() const {
   return text({
       {"model", options_.model},
       {"version", options_.version},
-      {"uptime_s", seconds(now - started_)},
+      {"uptime_s", in_seconds(now - started_)},
       {"draining", draining_.load()},
       {"device",
        {{"name", setting_.device.name},
@@ -170,7 +166,7 @@ std::string ServeMonitor::profile_json(Time window) const {
   for (const double step : step_s) {
     busy += step;
   }
-  return text({{"window_s", seconds(window)},
+  return text({{"window_s", in_seconds(window)},
                {"events_dropped", node_.flight().dropped()},
                {"steps_planned", planned},
                {"steps_done", step_s.size()},

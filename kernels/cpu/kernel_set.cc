@@ -102,7 +102,7 @@ class Trial final {
       kernel.run(env, &args, 0, kernel.items(env, &args), scratch_.get());
       best = std::min(best, clock_.now() - begin);
     }
-    return std::chrono::duration<double>(best).count();
+    return in_seconds(best);
   }
 
  private:

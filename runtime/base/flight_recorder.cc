@@ -44,7 +44,7 @@ std::string lines_of(const std::vector<FlightEvent>& events) {
   for (const auto& event : events) {
     const Labels label = labels(event.kind);
     std::array<char, 64> head{};
-    const double at = std::chrono::duration<double>(event.at).count();
+    const double at = in_seconds(event.at);
     static_cast<void>(std::snprintf(head.data(), head.size(), "{\"at_s\":%.6f,\"event\":\"", at));
     std::string line = head.data();
     line += std::string(label.name) + "\",\"id\":" + std::to_string(event.id);

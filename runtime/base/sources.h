@@ -11,6 +11,10 @@ namespace troupe {
 // Monotonic time since an arbitrary origin.
 using Time = std::chrono::nanoseconds;
 
+[[nodiscard]] constexpr double in_seconds(Time time) {
+  return std::chrono::duration<double>(time).count();
+}
+
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -82,13 +82,13 @@ class Builder final {
     node.layer = layer_;
     circuit_.nodes.push_back(std::move(node));
   }
+  // What a product gives is fp32.
   EdgeIndex linear(const std::string& name,
                    EdgeIndex x,
                    std::uint32_t outputs,
-                   Element element,
                    std::string parameter,
                    RowSet rows = RowSet::kAll) {
-    const EdgeIndex y = edge(name, element, outputs, circuit_.edges[x].per_row, rows);
+    const EdgeIndex y = edge(name, Element::kF32, outputs, circuit_.edges[x].per_row, rows);
     add({.op = Op::kLinear,
          .name = name,
          .inputs = {x},
@@ -144,8 +144,8 @@ class Builder final {
     const std::uint32_t kd = c.gdn_key_width();
     const std::uint32_t vd = c.gdn_value_width();
     const std::uint32_t nv = c.gdn_value_heads;
-    const EdgeIndex qkv = linear(g + "qkv", x, 2 * kd + vd, Element::kF32, g + "qkv");
-    const EdgeIndex z = linear(g + "z", x, vd, Element::kF32, g + "z");
+    const EdgeIndex qkv = linear(g + "qkv", x, 2 * kd + vd, g + "qkv");
+    const EdgeIndex z = linear(g + "z", x, vd, g + "z");
     // b and a of all value heads side by side, as the convolution reads them.
     const EdgeIndex ba = edge(g + "ba", Element::kF32, 2 * nv);
     add({.op = Op::kLinear,
@@ -188,7 +188,7 @@ class Builder final {
          .inputs = {o, z},
          .outputs = {y},
          .parameters = {g + "norm"}});
-    return linear(p + "mixer_out", y, c.hidden_size, Element::kF32, g + "out");
+    return linear(p + "mixer_out", y, c.hidden_size, g + "out");
   }
 
   EdgeIndex attention(const std::string& p, EdgeIndex x) {
@@ -196,13 +196,13 @@ class Builder final {
     const std::string a = p + "attn.";
     const std::uint32_t q_width = c.attention_heads * c.head_dim;
     const std::uint32_t kv_width = c.kv_heads * c.head_dim;
-    const EdgeIndex q = linear(a + "q", x, q_width, Element::kF32, a + "q");
+    const EdgeIndex q = linear(a + "q", x, q_width, a + "q");
     EdgeIndex gate = 0;
     if (c.attention_output_gate) {
-      gate = linear(a + "gate", x, q_width, Element::kF32, a + "gate");
+      gate = linear(a + "gate", x, q_width, a + "gate");
     }
-    const EdgeIndex k = linear(a + "k", x, kv_width, Element::kF32, a + "k");
-    const EdgeIndex v = linear(a + "v", x, kv_width, Element::kF32, a + "v");
+    const EdgeIndex k = linear(a + "k", x, kv_width, a + "k");
+    const EdgeIndex v = linear(a + "v", x, kv_width, a + "v");
     const EdgeIndex kv =
         edge(a + "kv", Element::kAct, 2 * kBlockTokens * kv_width, 0, RowSet::kAll, EdgeKind::kKv);
     const EdgeIndex rotated = edge(a + "q_rotated", Element::kAct, q_width);
@@ -224,12 +224,12 @@ class Builder final {
       add({.op = Op::kGateMul, .name = a + "gate_mul", .inputs = {o, gate}, .outputs = {gated}});
       o = gated;
     }
-    return linear(p + "mixer_out", o, c.hidden_size, Element::kF32, a + "o");
+    return linear(p + "mixer_out", o, c.hidden_size, a + "o");
   }
 
   EdgeIndex swiglu(const std::string& prefix, EdgeIndex x, std::uint32_t inner) {
-    const EdgeIndex gate = linear(prefix + "gate", x, inner, Element::kF32, prefix + "gate");
-    const EdgeIndex up = linear(prefix + "up", x, inner, Element::kF32, prefix + "up");
+    const EdgeIndex gate = linear(prefix + "gate", x, inner, prefix + "gate");
+    const EdgeIndex up = linear(prefix + "up", x, inner, prefix + "up");
     const EdgeIndex y = edge(prefix + "inner", Element::kAct, inner);
     add({.op = Op::kSiluMul, .name = prefix + "silu_mul", .inputs = {gate, up}, .outputs = {y}});
     return y;
@@ -238,7 +238,7 @@ class Builder final {
   EdgeIndex dense(const std::string& p, EdgeIndex x) {
     const ModelConfig& c = circuit_.config;
     const EdgeIndex inner = swiglu(p + "mlp.", x, c.intermediate_size);
-    return linear(p + "ffn_out", inner, c.hidden_size, Element::kF32, p + "mlp.down");
+    return linear(p + "ffn_out", inner, c.hidden_size, p + "mlp.down");
   }
 
   // Experts are chosen by differences that rounding may turn, so the router reads fp32.
@@ -246,14 +246,13 @@ class Builder final {
     const ModelConfig& c = circuit_.config;
     const std::string m = p + "moe.";
     const std::uint32_t k = c.experts_per_token;
-    const EdgeIndex logits =
-        linear(m + "router_logits", x_f32, c.experts, Element::kF32, m + "router");
+    const EdgeIndex logits = linear(m + "router_logits", x_f32, c.experts, m + "router");
     EdgeIndex shared = 0;
     EdgeIndex shared_gate = 0;
     const bool has_shared = c.shared_expert_intermediate_size > 0;
     if (has_shared) {
       shared = swiglu(m + "shared.", x, c.shared_expert_intermediate_size);
-      shared_gate = linear(m + "shared_gate", x, 1, Element::kF32, m + "shared_gate");
+      shared_gate = linear(m + "shared_gate", x, 1, m + "shared_gate");
     }
     const EdgeIndex ids = edge(m + "router_ids", Element::kU32, 1, k);
     const EdgeIndex weights = edge(m + "router_weights", Element::kF32, 1, k);
@@ -288,8 +287,7 @@ class Builder final {
          .parameters = std::move(down)});
     std::vector<EdgeIndex> inputs = {routed, weights};
     if (has_shared) {
-      inputs.push_back(
-          linear(m + "shared_out", shared, c.hidden_size, Element::kF32, m + "shared.down"));
+      inputs.push_back(linear(m + "shared_out", shared, c.hidden_size, m + "shared.down"));
       inputs.push_back(shared_gate);
     }
     const EdgeIndex out = edge(p + "ffn_out", Element::kF32, c.hidden_size);
@@ -303,12 +301,8 @@ class Builder final {
   void head(EdgeIndex residual) {
     const ModelConfig& c = circuit_.config;
     const EdgeIndex x = norm("final_norm", residual, "final_norm", RowSet::kSampled);
-    const EdgeIndex logits = linear("logits",
-                                    x,
-                                    c.vocab_size,
-                                    Element::kF32,
-                                    c.tie_word_embeddings ? "embed" : "head",
-                                    RowSet::kSampled);
+    const EdgeIndex logits = linear(
+        "logits", x, c.vocab_size, c.tie_word_embeddings ? "embed" : "head", RowSet::kSampled);
     add({.op = Op::kSample, .name = "sample", .inputs = {logits}});
   }
 

@@ -62,12 +62,13 @@ struct WorkResult {
   Time duration{0};  // of the work itself
 };
 
-// Called after every launch of a submission that asks for it, on the thread that runs the work. For
-// tests and profiles.
 struct LaunchTime {
   Time began{0};
   Time ended{0};
 };
+
+// Called after every launch of a submission that asks for it, on the thread that runs the work. For
+// tests and profiles.
 using LaunchObserver =
     std::function<void(std::size_t launch, const KernelEnv& env, const LaunchTime& time)>;
 

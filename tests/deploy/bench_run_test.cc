@@ -1,14 +1,12 @@
 #include "deploy/bench_run.h"
 
-#include "deploy/engine.h"
 #include "runtime/model/checkpoint.h"
+#include "tests/deploy/demo_stage.h"
 
 #include <gtest/gtest.h>
 
 namespace troupe::deploy {
 namespace {
-
-constexpr const char* kDemo = TROUPE_SOURCE_DIR "/models/demo";
 
 TEST(Figures, GiveTheLowerOfTwoMiddleValues) {
   Figures figures;
@@ -46,22 +44,9 @@ TEST(DecodeWeightBytes, CountTheExpertsThatABatchIsExpectedToHit) {
 
 TEST(BenchRun, DrivesPromptsInChunksAndAllSequencesTogether) {
   const SteadyClock clock;
-  const auto config = read_model_config(kDemo);
-  ASSERT_TRUE(config);
-  const BenchShape shape{
-      .prompt_tokens = 70, .output_tokens = 3, .batch = 3, .vocab = config->vocab_size};
-  CommonOptions common;
-  common.kernels = "scalar";
-  common.threads = 1;
-  LoadRequest request;
-  request.directory = kDemo;
-  request.config = &*config;
-  request.stage.max_rows = 32;
-  request.stage.max_segments = 8;
-  request.stage.max_sampled = 8;
-  request.stage.pages = bench_pages(shape);
-  request.stage.blocks = bench_blocks(shape);
-  auto loaded = load_model(common, request, clock);
+  BenchShape shape{.prompt_tokens = 70, .output_tokens = 3, .batch = 3};
+  auto loaded =
+      load_demo(shape, "scalar", {.max_rows = 32, .max_segments = 8, .max_sampled = 8}, clock);
   ASSERT_TRUE(loaded) << loaded.error().message;
   BenchRun run(*loaded->stage, shape, clock);
 
@@ -78,19 +63,8 @@ TEST(BenchRun, DrivesPromptsInChunksAndAllSequencesTogether) {
 
 TEST(BenchRun, DecodesWithoutAPrompt) {
   const SteadyClock clock;
-  const auto config = read_model_config(kDemo);
-  ASSERT_TRUE(config);
-  const BenchShape shape{
-      .prompt_tokens = 0, .output_tokens = 2, .batch = 2, .vocab = config->vocab_size};
-  CommonOptions common;
-  common.kernels = "scalar";
-  common.threads = 1;
-  LoadRequest request;
-  request.directory = kDemo;
-  request.config = &*config;
-  request.stage.pages = bench_pages(shape);
-  request.stage.blocks = bench_blocks(shape);
-  auto loaded = load_model(common, request, clock);
+  BenchShape shape{.prompt_tokens = 0, .output_tokens = 2, .batch = 2};
+  auto loaded = load_demo(shape, "scalar", {}, clock);
   ASSERT_TRUE(loaded) << loaded.error().message;
   BenchRun run(*loaded->stage, shape, clock);
 

@@ -1,21 +1,16 @@
 // Profiles of real runs: what the launches of a step read and multiply is what the model has.
 #include "deploy/profile.h"
 
-#include "deploy/bench_run.h"
-#include "deploy/engine.h"
-#include "runtime/model/checkpoint.h"
+#include "tests/deploy/demo_stage.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <memory>
 
 namespace troupe::deploy {
 namespace {
-
-constexpr const char* kDemo = TROUPE_SOURCE_DIR "/models/demo";
 
 struct Profiled {
   Profile profile;
@@ -26,18 +21,7 @@ struct Profiled {
 Profiled profile_of(BenchShape shape) {
   Profiled profiled;
   const SteadyClock clock;
-  const auto config = read_model_config(kDemo);
-  EXPECT_TRUE(config);
-  shape.vocab = config->vocab_size;
-  CommonOptions common;
-  common.threads = 1;
-  LoadRequest request;
-  request.directory = kDemo;
-  request.config = &*config;
-  request.batch = shape.batch;
-  request.stage.pages = bench_pages(shape);
-  request.stage.blocks = bench_blocks(shape);
-  auto loaded = load_model(common, request, clock);
+  auto loaded = load_demo(shape, "", {}, clock);
   EXPECT_TRUE(loaded) << loaded.error().message;
   profiled.weight_bytes = loaded->decode_weight_bytes;
   loaded->stage->observe_launches(

@@ -181,7 +181,7 @@ Ended Program::finish(Time patience) {
   ended.code = code_of(status);
   ended.out = out_;
   ended.err = err_;
-  ended.seconds = std::chrono::duration<double>(clock_.now() - begin).count();
+  ended.seconds = in_seconds(clock_.now() - begin);
   return ended;
 }
 
