@@ -204,12 +204,13 @@ Result<ExitCode> bench_command(const Options& options, World& world) {
   request.stage.blocks = bench_blocks(shape);
   TROUPE_ASSIGN(auto loaded, load_model(options.common, request, world.clock));
   TROUPE_ASSIGN(const auto measured, measure(bench, loaded, shape, world.clock));
-  if (!bench.trace.empty()) {
-    TROUPE_TRY(write_trace(bench.trace, trace, measured.profile));
-  }
   const std::string model = directory.lexically_normal().string();
   TROUPE_TRY(world.output.write(bench.json ? json_text(options, model, loaded, measured)
                                            : table_text(options, model, loaded, measured)));
+  // After the figures, which a full disk must not take away.
+  if (!bench.trace.empty()) {
+    TROUPE_TRY(write_trace(bench.trace, trace, measured.profile));
+  }
   return ExitCode::kDone;
 }
 

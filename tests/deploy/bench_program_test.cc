@@ -109,6 +109,22 @@ TEST(TroupeBench, SaysBeforeItMeasuresThatATraceCannotBeWritten) {
   EXPECT_THAT(ended.err, HasSubstr("--trace /no/such/folder/trace.json"));
 }
 
+TEST(TroupeBench, PrintsItsFiguresThoughTheTraceFails) {
+  const Ended ended = run_program({"bench",
+                                   "--prompt-tokens",
+                                   "8",
+                                   "--output-tokens",
+                                   "2",
+                                   "--repetitions",
+                                   "1",
+                                   "--trace",
+                                   "/dev/full"});
+
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.err, HasSubstr("--trace /dev/full can't be written to the end"));
+  EXPECT_THAT(ended.out, HasSubstr("decode     2 tokens x 1: "));
+}
+
 TEST(TroupeDevices, SaysWhatTheProcessorCanDo) {
   const json object = parse({"devices", "--json"});
 
